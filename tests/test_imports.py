@@ -14,6 +14,7 @@ from tests.resources import ROOT
 READERS = ("tflite", "google.protobuf", "gpunn.importers.tflite.reader", "gpunn.importers.coreml.model_file")
 GPU = ("wgpu", "gpunn.backends.webgpu.device")
 PHOTOS = ("PIL.Image",)
+MEASURED = ("gpunn.performance", "gpunn.cache")
 OTHER_LAYERS = (
     *("google.protobuf.descriptor_pb2", "gpunn.importers.coreml.blocks", "gpunn.importers.coreml.control"),
     *("gpunn.importers.coreml.rules.recurrent", "gpunn.importers.coreml.rules.movement"),
@@ -31,9 +32,9 @@ def network() -> bytes:
 @pytest.mark.parametrize(
     ("program", "needless"),
     [
-        ("import gpunn", (*READERS, *GPU, *PHOTOS)),
+        ("import gpunn", (*READERS, *GPU, *PHOTOS, *MEASURED)),
         ("from gpunn.cli import main; main(['--help'])", (*READERS, *GPU)),
-        (RUN, (*GPU, *PHOTOS, "google.protobuf", "gpunn.importers.coreml.model_file")),
+        (RUN, (*GPU, *PHOTOS, *MEASURED, "google.protobuf", "gpunn.importers.coreml.model_file")),
         (
             f"import gpunn; gpunn.load({network()!r}).compile('cpu')",
             (*GPU, *PHOTOS, *OTHER_LAYERS, "tflite", "gpunn.importers.tflite.reader"),

@@ -12,20 +12,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpunn.backends.adapter import SOFTWARE, DeviceInfo, rank
+from gpunn.backends.adapter import SOFTWARE, DeviceInfo
 from gpunn.backends.base import DeviceMemory
 from gpunn.backends.blas import choose_threads
 from gpunn.backends.worker import undisturbed
-from gpunn.cache import Key
 from gpunn.compilation.assembly import Settings, built, compilation
 from gpunn.compilation.base import Compilation
 from gpunn.compilation.preference import FRAMES_IN_FLIGHT, Preference
-from gpunn.compilation.sections import Section
-from gpunn.errors import DeviceError, ModelError
+from gpunn.errors import ModelError
 from gpunn.garbage import rare_collections
 from gpunn.graph.graph import Graph
 from gpunn.limits import Limits
-from gpunn.performance import Capabilities, Energy, PerformanceInfo, best, measure, remembered
 
 if TYPE_CHECKING:
     from gpunn.backends.webgpu.device import Device
@@ -137,7 +134,10 @@ def _choose(model: Graph, backend: str, low_power: bool, device: str | int | Non
         return opened
     # Quantised constants alone make no arithmetic on integers.
     results = [o for operation in model.operations for o in operation.outputs]
-    return _best_device(any(o.type.quantization is not None for o in results), low_power)
+    from gpunn.compilation.measured import best_device  # which a first answer on a named backend does without
+
+    quantised = any(o.type.quantization is not None for o in results)
+    return best_device(gpu_devices(), quantised, low_power)
 
 
 def gpu_devices() -> ModuleType:
@@ -145,38 +145,6 @@ def gpu_devices() -> ModuleType:
     from gpunn.backends.webgpu import device
 
     return device
-
-
-def _best_device(quantised: bool, low_power: bool) -> Device | None:
-    """Return the device that was measured best for a kind of model, None for the CPU backend.
-
-    An adapter that fails is as good as none.
-    """
-    found: dict[Device, PerformanceInfo] = {}
-    gpus = gpu_devices()
-    for index, info in enumerate(gpus.adapter_infos()):
-        if info.kind != SOFTWARE:
-            with suppress(DeviceError):
-                device = gpus.device_at(index)
-                measured = capabilities(device)
-                found[device] = measured.quantized8_performance if quantised else measured.float32_performance
-    return best(found, low_power, lambda device: rank(device.info.kind, low_power))
-
-
-def capabilities(device: Device) -> Capabilities:
-    """Return the performance of a device relative to the CPU backend, measured at the first call.
-
-    Raises DeviceError when the device fails.
-    """
-    info = device.info
-    return remembered(
-        Key(info.name, info.driver, info.api),
-        lambda: measure(
-            lambda model: built(Section(model), Settings(device)).program,
-            lambda model: built(Section(model), Settings(None)).program,
-            Energy.of(info),
-        ),
-    )
 
 
 memory_elsewhere: list[Callable[[], Iterable[DeviceMemory]]] = []  # what other processes have

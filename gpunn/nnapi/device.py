@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gpunn.backends.webgpu.device import open_device
 from gpunn.backends.webgpu.lower import lower
-from gpunn.compilation import compiler
+from gpunn.compilation.measured import capabilities
 from gpunn.errors import DeviceError
 from gpunn.importers.nnapi.codes import DeviceStatus, OperationCode
 from gpunn.nnapi.model import Model
@@ -38,7 +38,7 @@ def get_capabilities(backend: str = "webgpu", device: str | None = None) -> Capa
     if _checked(backend) == "cpu":
         return Capabilities(PerformanceInfo(1.0, 1.0), PerformanceInfo(1.0, 1.0))
     with translated():
-        return compiler.capabilities(open_device(device, False))
+        return capabilities(open_device(device, False))
 
 
 def get_status(backend: str = "webgpu", device: str | None = None) -> DeviceStatus:

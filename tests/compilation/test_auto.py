@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import gpunn
-from gpunn.backends.adapter import DeviceInfo
+from gpunn.backends.adapter import SOFTWARE, DeviceInfo
 from gpunn.backends.webgpu import device
 from gpunn.backends.webgpu.device import open_device
-from gpunn.compilation import compiler
+from gpunn.compilation import measured
 from gpunn.errors import DeviceError
 from gpunn.model import Model
 from gpunn.performance import Capabilities, PerformanceInfo, best
@@ -60,7 +60,7 @@ def chosen(
 
     monkeypatch.setattr(device, "adapter_infos", lambda: infos)
     monkeypatch.setattr(device, "device_at", Fake)
-    monkeypatch.setattr(compiler, "capabilities", capabilities)
+    monkeypatch.setattr(measured, "capabilities", capabilities)
     with (model or small()).compile("auto", preference, **arguments) as compiled:
         return compiled.device.partition(" ")[0]
 
@@ -132,8 +132,8 @@ def test_nothing_is_measured_if_there_is_no_choice(monkeypatch: pytest.MonkeyPat
     def fail(*_: object) -> None:
         raise AssertionError("this must not be measured")
 
-    monkeypatch.setattr(compiler, "capabilities", fail)
-    infos = tuple(replace(open_device(None, False).info, kind=compiler.SOFTWARE) for _ in range(2))
+    monkeypatch.setattr(measured, "capabilities", fail)
+    infos = tuple(replace(open_device(None, False).info, kind=SOFTWARE) for _ in range(2))
     monkeypatch.setattr(device, "adapter_infos", lambda: infos)
     for preference in gpunn.Preference:
         for backend, expected in (("auto", "cpu"), ("cpu", "cpu"), (gpu, "webgpu")):
@@ -147,9 +147,9 @@ def test_a_measured_device_computes(monkeypatch: pytest.MonkeyPatch, gpu: str) -
     """From end to end, with the real adapter taken for a GPU: it is chosen if and only if it was faster."""
     info = replace(open_device(None, False).info, kind="DiscreteGPU")
     monkeypatch.setattr(device, "adapter_infos", lambda: (info,))
-    measured = compiler.capabilities(open_device(None, False)).float32_performance
+    found = measured.capabilities(open_device(None, False)).float32_performance
     with small().compile() as compiled:
-        assert compiled.backend == ("webgpu" if measured.exec_time < 1 else "cpu")
+        assert compiled.backend == ("webgpu" if found.exec_time < 1 else "cpu")
         assert np.asarray(compiled(np.float32([-1, 2, -3, 4]))).tolist() == [0, 2, 0, 4]
 
 

@@ -1,12 +1,12 @@
 """Depthwise convolutions in strips: the division into strips, and the WGSL that their shapes determine.
 
-An invocation walks down a strip of rows. It keeps the window and the sums of all rows that the next line of the
-input enters, so each line is read once for all of them. All that has an index in registers is written out:
-shaders/depthwise_strip.wgsl has the rest. The terms of a sum have the order of depthwise_conv2d.wgsl.
+An invocation walks down a strip of rows. It keeps the window and the sums of all rows that the next line of
+the input enters, so each line is read once for all of them. All that has an index in registers is written
+out: shaders/depthwise_strip.wgsl has the rest. The terms of a sum have the order of depthwise_conv2d.wgsl.
 
-What is written out adds up the windows that begin at each line, and at some neighbouring pixels of it. With a stride
-only some of them have a place in the result. So all strides share a pipeline: what lavapipe takes to compile another
-one is a tenth of a network's first answer, and the sums in vain take 1 to 2 % of its run.
+The windows that are written out begin at each line, and at neighbouring pixels of it. With a stride only some
+of them have a place in the result. So all strides share a pipeline, for a driver takes long to compile one
+(docs/performance.md, "First answers").
 """
 
 from __future__ import annotations
