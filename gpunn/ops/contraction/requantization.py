@@ -33,7 +33,7 @@ def few_steps(
     line = Line.of(call, how, bias)
     if loops is not None and exact == np.float32 and call.y.dtype in EIGHT_BITS:
         # Such a program runs for long, so that the search pays in any case.
-        proven = None if line is None else ProvenSteps.of(line, safe, sums())
+        proven = None if line is None else ProvenSteps.of(line, safe, sums(), corrected=False)
         channels = call.y.shape[-1]
         return _looped(loops, channels, safe) if proven is None else ProvenLoop.of(loops, channels, proven)
     if exact != np.float32:

@@ -2,8 +2,9 @@
 
 SingleSteps converts twice, a little too low and a little too high, and asks for the exact result where these
 differ. ProvenSteps converts once: for each channel the numbers of the formula are such that no sum near a
-step of the results falls on its wrong side. The search for them takes as long as some thousands of pixels, so
-LearningSteps starts it when so many have been converted.
+step of the results falls on its wrong side, apart from few sums whose results are known (corrections.py). The
+search for them takes as long as some thousands of pixels, so LearningSteps starts it when so many have been
+converted.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from gpunn.ops.contraction.conversion import (
     lower,
     spread,
 )
+from gpunn.ops.contraction.corrections import Corrections
 from gpunn.ops.contraction.product_rescaling import Rescaling
 from gpunn.ops.memory import scratch
 from gpunn.types import Array, Shape
@@ -38,6 +40,8 @@ PIXELS_BEFORE_SEARCH = 1 << 13
 MOST_OTHERS = 1 / 32  # of the channels may be converted by themselves, as that takes several times as long
 FACTOR_STEPS = (0, 1, -1, 2, -2, 3, -3)  # in units of the last digit
 SUMMAND_STEPS = (0, 1, -1, 2, -2, 3, -3, 4, -4)  # in halves of the last digit of summand or results
+MOST_MISSES = 4  # sums of a channel, each of which is searched for in every run
+MOST_MISSED = 1 / 8  # such sums for each channel, in the mean: with more, exact steps take less time
 HOPELESS = 1 / 2  # of the channels, if no summand serves for a factor
 TRIED = 16 * 2.0**-24  # the relative error of all that is tried
 LEAST = 128  # what results are taken to be at least, for errors
@@ -115,7 +119,7 @@ class SingleSteps:
 class ProvenSteps:
     """The conversion of sums of float32 in float32, with numbers that _proven() found.
 
-    `others`: channels without such numbers, which `exact` converts.
+    `others`: channels without such numbers, which `exact` converts. corrections: of what the numbers miss.
     """
 
     factor: Array
@@ -124,23 +128,34 @@ class ProvenSteps:
     offset: int
     others: Array
     exact: Exact
+    corrections: Corrections | None = None
 
     @classmethod
-    def of(cls, line: Line, exact: Exact, sums: Range, most: float | None = None) -> ProvenSteps | None:
+    def of(
+        cls, line: Line, exact: Exact, sums: Range, most: float | None = None, corrected: bool = True
+    ) -> ProvenSteps | None:
         """Return the steps for a formula and what sums may be; None if too many channels have no numbers.
 
-        most: the share of the channels that may have none, if it is not MOST_OTHERS.
+        most: the share of the channels that may have none, if it is not MOST_OTHERS. corrected: numbers may
+        miss some sums, which are corrected.
         """
-        factor, summand, proven = _proven(line, sums)
-        others = np.flatnonzero(~proven)
-        if len(others) > (MOST_OTHERS if most is None else most) * len(proven):
+        factor, summand, misses, missed = _proven(line, sums)
+        corrected = corrected and 0 < len(missed.sums) <= MOST_MISSED * len(misses)
+        others = np.flatnonzero(misses > (MOST_MISSES if corrected else 0))
+        if len(others) > (MOST_OTHERS if most is None else most) * len(misses):
             return None
         rows, rest = (spread(factor), spread(summand)), exact.of_channels(others) if len(others) else exact
-        return cls(*rows, _single(line.bounds), line.offset, others, rest)
+        corrections = None
+        if corrected:
+            results: Array = np.empty((1, len(missed.sums)), np.int8 if line.offset else np.uint8)
+            exact.of_channels(missed.channels).write(missed.sums[None], results)
+            corrections = Corrections(missed.channels, missed.sums, results[0])
+        return cls(*rows, _single(line.bounds), line.offset, others, rest, corrections)
 
     def write(self, sums: Array, result: Array) -> None:
         """Write the results [pixels, C] of sums of products, which change."""
         rest = sums.take(self.others, axis=1) if len(self.others) else None
+        corrected = None if self.corrections is None else self.corrections.find(sums)
         stored, blocks = result.view(BYTE), blocks_of(*sums.shape)
         if len(blocks) == 1:
             ((_, shape),) = blocks
@@ -154,6 +169,9 @@ class ProvenSteps:
             found = np.empty(rest.shape, result.dtype)
             self.exact.write(rest, found)
             result[:, self.others] = found
+        if corrected is not None:
+            places, numbers = corrected
+            result.reshape(-1)[places] = numbers
 
     def _convert(self, numbers: Array, result: Array) -> None:
         """Write the results of sums [rows, pixels * C], which change, `offset` higher."""
@@ -211,36 +229,47 @@ class _Points:
 
     def of_channels(self, wanted: Array) -> _Points:
         """Return those of the channels that a mask has."""
-        kept = wanted[self.channels]
+        return self.at(wanted[self.channels])
+
+    def at(self, kept: Array) -> _Points:
+        """Return those that a mask has."""
         return _Points(self.channels[kept], self.results[kept], self.sums[kept], self.reached[kept])
 
     def wrong(self, factor: Array, summand: Array) -> Array:
-        """Return the channels, each once or more often, that float32 computes wrong at some point."""
+        """Tell which points float32 computes wrong."""
         numbers = self.sums * factor[self.channels] + summand[self.channels]
-        return np.asarray(self.channels[(numbers >= self.results) != self.reached])
+        return np.asarray((numbers >= self.results) != self.reached)
 
 
-def _proven(line: Line, sums: Range) -> tuple[Array, Array, Array]:
-    """Return factors and summands of float32, and of which channels they are proven for all these sums.
+def _proven(line: Line, sums: Range) -> tuple[Array, Array, Array, _Points]:
+    """Return factors and summands of float32, at how many points they miss the result, and these points.
+
+    They are proven for all other sums. Of channels with more than MOST_MISSES points nothing is proven, and
+    these points are not returned.
 
     A result reaches k at a sum t, and not at t - 1. If s factor + summand, as float32 rounds product and sum,
     is k or more at t, and less at t - 1, for all k, then its floor is the result of every sum: rounding is
     monotonic. Numbers that differ in their last digits are tried until it is so.
     """
     first_factor, first_summand = line.factor.astype(np.float32), line.summand.astype(np.float32)
-    factor, summand, proven = first_factor.copy(), first_summand.copy(), np.zeros(len(first_factor), bool)
+    factor, summand, count = first_factor.copy(), first_summand.copy(), len(first_factor)
     unit = np.spacing(np.maximum(np.abs(summand), np.float32(LEAST))) / 2
     points, sought = _points(line, sums)
+    misses, left = np.where(sought, len(points.sums) + 1, MOST_MISSES + 1), points
     for up, more in product(FACTOR_STEPS, SUMMAND_STEPS):
         tried = (first_factor.view(np.int32) + np.int32(up)).view(np.float32)
         shifted = first_summand + np.float32(more) * unit
-        points, found = points.of_channels(sought), sought.copy()
-        found[points.wrong(tried, shifted)] = False
-        factor[found], summand[found], proven[found] = tried[found], shifted[found], True
-        sought &= ~found
+        left = left.of_channels(sought)
+        missed = np.bincount(left.channels[left.wrong(tried, shifted)], minlength=count)
+        better = sought & (missed < misses)
+        factor[better], summand[better], misses[better] = tried[better], shifted[better], missed[better]
+        sought &= misses > 0
         if not sought.any() or (more == SUMMAND_STEPS[-1] and sought.mean() > HOPELESS):
             break
-    return factor, summand, proven
+    # Where two steps of the sum outweigh all errors, the points contain all sums that may be wrong.
+    misses[(misses > 0) & (2 * line.factor < TRIED * _sizes(line))] = MOST_MISSES + 1
+    missing = points.of_channels((misses > 0) & (misses <= MOST_MISSES))
+    return factor, summand, misses, missing.at(missing.wrong(factor, summand))
 
 
 def _points(line: Line, sums: Range) -> tuple[_Points, Array]:
@@ -259,12 +288,17 @@ def _points(line: Line, sums: Range) -> tuple[_Points, Array]:
     return _Points(*map(np.concatenate, zip(*found, strict=True))), np.concatenate(possible)
 
 
+def _sizes(line: Line) -> Array:
+    """Return the greatest result and product of each channel together, which errors are relative to."""
+    return np.asarray(max(line.bounds[1] + 2, LEAST) + np.abs(line.summand))
+
+
 def _points_of_few(line: Line, least: Array, most: Array) -> tuple[list[tuple[Array, ...]], Array]:
     """Return the points of some channels, as the fields of _Points, and of which channels they are sure."""
     low, high = line.bounds
     results = np.arange(low + 1, high + 1, dtype=np.float64)
     factor, summand = line.factor[:, None], line.summand[:, None]
-    possible, size = line.factor >= 0, max(high + 2, LEAST) + np.abs(summand)
+    possible, size = line.factor >= 0, _sizes(line)[:, None]
     unsure = np.where(line.exact[:, None], 0, 2.0**-48 * size)
     with np.errstate(all="ignore"):
         t = np.ceil((results - summand) / factor)
@@ -272,7 +306,7 @@ def _points_of_few(line: Line, least: Array, most: Array) -> tuple[list[tuple[Ar
         t -= (t - 1) * factor + summand >= results
         t = np.nan_to_num(t).clip(least, most + 1)
     found: list[tuple[Array, ...]] = []
-    for at, reached in ((t, True), (t - 1, False)):
+    for at, reached in ((t, True), (t - 1, False), (t + 1, True), (t - 2, False)):
         above = at * factor + summand - results
         known = (at <= most) if reached else (at >= least)
         sure = (above >= unsure) if reached else (above < -unsure)
