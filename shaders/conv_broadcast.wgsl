@@ -2,8 +2,9 @@
 // Convolution over height and width as a product whose rows, the pixels, a subgroup shares (lib/broadcast_tile.wgsl, or
 // lib/broadcast_tile_4.wgsl for subgroups of four), over window cells and input channels.
 // Expects x [batch, H, W, C], C divisible by 8; w with the window cells, then the input channels, along its depth; p.C;
-// p.KH, p.KW; cells_of(c, ky, kx), a window cell of each of the pixels c, as Places; factors_of(); what the library and
-// lib/window.wgsl expect. An invocation computes output pixels along [batch, OH, OW] flattened.
+// p.x_pitch and p.x_first, where pixels of x begin; p.KH, p.KW; cells_of(c, ky, kx), a window cell of each of the
+// pixels c, as Places; factors_of(); what the library and lib/window.wgsl expect. An invocation computes output pixels
+// along [batch, OH, OW] flattened.
 
 alias Start = Corner;
 alias Step = u32;
@@ -26,5 +27,5 @@ fn step_of(c: u32) -> Step { return c; }
 
 fn factors_at(pixel: u32, c: Step) -> vec4<f32> {
   let inside = pixel != OUTSIDE;
-  return select(vec4<f32>(), factors_of(load4_x(select(0u, (pixel * p.C + c) / 4u, inside))), inside);
+  return select(vec4<f32>(), factors_of(load4_x(select(0u, (pixel * p.x_pitch + p.x_first + c) / 4u, inside))), inside);
 }

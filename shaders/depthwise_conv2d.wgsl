@@ -2,16 +2,16 @@
 // Depthwise convolution over height and width, with a channel multiplier.
 // Expects x [batch, H, W, C], w [KH, KW, N], bias [N] and y [batch, OH, OW, N]; C and N count V's, N = C * MULTIPLIER;
 // the functions of lib/real.wgsl and lib/chain.wgsl; p.H, p.W, p.OH, p.OW, p.KW, p.SH, p.SW (stride), p.DH, p.DW
-// (dilation), p.PT, p.PL (padding), p.C, p.N, p.MULTIPLIER, p.TILES (OW / 4, rounded up), p.count (N * TILES * batch *
-// OH); p.first and p.end: the rows and columns of the window to add up here; SLIDE (1: the stride along x equals the
-// dilation). An invocation computes 4 output pixels along x, of one V of channels; numbers of invocations count V's,
-// then tiles, then rows.
+// (dilation), p.PT, p.PL (padding), p.C, p.x_pitch and p.x_first (where pixels of x begin), p.N, p.MULTIPLIER, p.TILES
+// (OW / 4, rounded up), p.count (N * TILES * batch * OH); p.first and p.end: the rows and columns of the window to add
+// up here; SLIDE (1: the stride along x equals the dilation). An invocation computes 4 output pixels along x, of one V
+// of channels; numbers of invocations count V's, then tiles, then rows.
 // If SLIDE is 1, a step moves the four pixels by one, and three of the four values are there already. Places before the
 // first row or column wrap to large numbers, so one comparison tells inside from outside.
 
 fn fetch(base: u32, column: u32, c: u32) -> V {
   let inside = column < p.W;
-  return select(V(), enter(loadv_x(select(0u, (base + column) * p.C + c, inside))), inside);
+  return select(V(), enter(loadv_x(select(0u, (base + column) * p.x_pitch + p.x_first + c, inside))), inside);
 }
 
 fn compute(i: u32) {

@@ -5,12 +5,12 @@
 // result: their sums are not stored.
 // Expects x [batch, H, W, C], w [KH, KW, N], bias [N] and y [batch, OH, OW, N]; C and N count V's, N = C * MULTIPLIER;
 // the functions of lib/real.wgsl and lib/chain.wgsl; p.H, p.W, p.OH, p.OW, p.SH, p.SW (stride), p.DH, p.DW (dilation:
-// input pixels between neighbours of a line, and between lines), p.PT, p.PL (padding), p.C, p.N, p.MULTIPLIER;
-// p.APART (rows, columns of the result between those of a strip), p.STEPS (lines from one row of a strip to the next,
-// pixels of a line from one column to the next), p.TILES and p.STRIPS (strips along x and y), p.count (N * TILES *
-// STRIPS * batch); p.KH, p.TAPS (KH * KW: compilers would write out a loop over a constant, and take long for its
-// loads); TAPS_AT_ONCE; what gpunn/ops/contraction/depthwise_strip.py writes: Taps, Sums, Columns, columns_from(),
-// push_taps(), begin_row(), add_line(), put_row().
+// input pixels between neighbours of a line, and between lines), p.PT, p.PL (padding), p.x_pitch and p.x_first (where
+// pixels of x begin), p.N, p.MULTIPLIER; p.APART (rows, columns of the result between those of a strip), p.STEPS (lines
+// from one row of a strip to the next, pixels of a line from one column to the next), p.TILES and p.STRIPS (strips
+// along x and y), p.count (N * TILES * STRIPS * batch); p.KH, p.TAPS (KH * KW: compilers would write out a loop over a
+// constant, and take long for its loads); TAPS_AT_ONCE; what gpunn/ops/contraction/depthwise_strip.py writes: Taps,
+// Sums, Columns, columns_from(), push_taps(), begin_row(), add_line(), put_row().
 // Places before the first row or column wrap to large numbers, so one comparison tells inside from outside.
 
 // A line of the input: its row, the column where the strip's windows begin, and where that pixel's V lies. The others
@@ -21,11 +21,11 @@ struct Line { row: u32, left: u32, first: u32 }
 fn pixel(line: Line, place: u32) -> V {
   let column = line.left + place * p.DW;
   let inside = line.row < p.H && column < p.W;
-  return select(V(), enter(loadv_x(select(0u, line.first + place * (p.DW * p.C), inside))), inside);
+  return select(V(), enter(loadv_x(select(0u, line.first + place * (p.DW * p.x_pitch), inside))), inside);
 }
 
 // The next line of a window.
-fn below(line: Line) -> Line { return Line(line.row + p.DH, line.left, line.first + p.DH * p.W * p.C); }
+fn below(line: Line) -> Line { return Line(line.row + p.DH, line.left, line.first + p.DH * p.W * p.x_pitch); }
 
 fn tap(k: u32, n: u32) -> V { return loadv_w(k * p.N + n); }
 
@@ -56,7 +56,8 @@ fn compute(i: u32) {
   let by = ending(n);
   let top = oy * p.SH - p.PT;
   let left = ox * p.SW - p.PL;
-  var line = Line(top, left, ((image * p.H + top) * p.W + left) * p.C + n / p.MULTIPLIER);
+  let corner = (image * p.H + top) * p.W + left;
+  var line = Line(top, left, corner * p.x_pitch + p.x_first + n / p.MULTIPLIER);
   let columns = columns_from(ox);
   var row = image * p.OH + oy;
   var missing = p.KH;  // lines of the row that is next

@@ -1,8 +1,9 @@
 //!use flat window
 // Rows of a product that is a convolution: y[m] has what the window of output pixel m sees, cell by cell, all input
 // channels of a cell side by side. Places outside of the input, and elements behind the last cell, are 0.
-// Expects x [batch, H, W, C]; y [pixels, DEPTH]; p.C; p.KW; p.K, the elements of all cells; p.DEPTH, all of which count
-// V's; p.count, the output pixels; what lib/window.wgsl expects. An invocation writes the row of a pixel.
+// Expects x [batch, H, W, C]; y [pixels, DEPTH]; p.C; p.x_pitch and p.x_first, where pixels of x begin; p.KW; p.K, the
+// elements of all cells; p.DEPTH, all of which count V's; p.count, the output pixels; what lib/window.wgsl expects. An
+// invocation writes the row of a pixel.
 
 fn compute(m: u32) {
   let first = corner(m);
@@ -12,7 +13,7 @@ fn compute(m: u32) {
   var c = 0u;
   for (var k = 0u; k < p.DEPTH; k++) {
     let inside = k < p.K && row < p.H && column < p.W;
-    let i = (first.base + row * p.W + column) * p.C + c;
+    let i = (first.base + row * p.W + column) * p.x_pitch + p.x_first + c;
     storev_y(m * p.DEPTH + k, select(V(), loadv_x(select(0u, i, inside)), inside));
     c++;
     if (c == p.C) {

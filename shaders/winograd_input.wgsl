@@ -1,9 +1,9 @@
 //!use winograd
 // The input of Winograd's convolution: y = B^T d B for the pixels d that each tile sees.
-// Expects x [batch, H, W, C] and y [cells, ROWS, C]; p.C, which counts V's; p.count (tiles * C); p.H, p.W, p.PT, p.PL
-// (padding); what lib/winograd.wgsl expects. An invocation computes a tile of one V of channels. Places before the
-// first row or column wrap to large numbers, so one comparison tells inside from outside. Elements are a fixed distance
-// apart: multiplications take lavapipe long.
+// Expects x [batch, H, W, C] and y [cells, ROWS, C]; p.C and, where pixels of x begin, p.x_pitch and p.x_first, which
+// count V's; p.count (tiles * C); p.H, p.W, p.PT, p.PL (padding); what lib/winograd.wgsl expects. An invocation
+// computes a tile of one V of channels. Places before the first row or column wrap to large numbers, so one comparison
+// tells inside from outside. Elements are a fixed distance apart: multiplications take lavapipe long.
 
 // Of a tile and a V of channels: the row and the column of the first pixel, where this pixel and the first cell lie.
 struct Place { row: u32, column: u32, first: u32, cell: u32 }
@@ -14,12 +14,13 @@ fn compute(i: u32) {
   let tile = tile_number(number);
   let row = tile.row - p.PT;
   let column = tile.column - p.PL;
-  transform(Place(row, column, ((tile.image * p.H + row) * p.W + column) * p.C + c, number * p.C + c));
+  let first = ((tile.image * p.H + row) * p.W + column) * p.x_pitch + p.x_first + c;
+  transform(Place(row, column, first, number * p.C + c));
 }
 
 fn taken(at: Place, row: u32, column: u32) -> V {
   let inside = at.row + row < p.H && at.column + column < p.W;
-  return select(V(), loadv_x(select(0u, at.first + row * (p.W * p.C) + column * p.C, inside)), inside);
+  return select(V(), loadv_x(select(0u, at.first + row * (p.W * p.x_pitch) + column * p.x_pitch, inside)), inside);
 }
 
 fn put(at: Place, row: u32, column: u32, v: V) {

@@ -15,14 +15,13 @@ from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Kernel
 from gpunn.planning.join import ends_in_rows, row_params, source_of, whole, width_in_rows
-from gpunn.planning.partition import ALIAS, DEVICE, HOST, Placement
+from gpunn.planning.partition import ALIAS, DEVICE, HOST, Placement, read_by
 from gpunn.planning.steps import (
     Chain,
     Step,
     is_elementwise,
     outside,
     params_of,
-    read_by,
     read_of,
     statement,
 )
@@ -176,9 +175,9 @@ class _Appending:
     def _binds_twice(self, home: int, steps: Sequence[Step]) -> bool:
         """Tell whether a kernel would read the tensor in whose rows it stores the result of the last step."""
         owner = self.joined.get(steps[-1].operation.outputs[0])
-        placement = self.placements[home]
-        reads = [*read_by(placement.operation, (r for k in placement.kernels for r in k.reads))]
-        reads += (o for step in steps for o in read_by(step.operation, outside(step)))
+        operation, kernels = self.placements[home].operation, self.placements[home].kernels
+        reads = [operand for k in kernels if _stores(k) for operand in read_by(operation, k)]
+        reads += (operand for step in steps for operand in read_by(step.operation, step.kernel))
         return owner is not None and any(self._owner(operand) is owner for operand in reads)
 
     def _owner(self, operand: Operand) -> Operand:

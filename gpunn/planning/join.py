@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Kernel, Param, Read, Write
-from gpunn.planning.partition import ALIAS, DEVICE, HOST, Placement
+from gpunn.planning.partition import ALIAS, DEVICE, HOST, Placement, read_by, written_by
 from gpunn.rows import Pitch, Rows
 
 _EXACT = 2**24  # numbers of rows are computed in float32 (shaders/lib/in_rows.wgsl)
@@ -82,7 +82,7 @@ class _Joins:
         others = [operation for operation in everyone if operation is not copier]
         if written is None or any(v.type.dtype is not source.type.dtype for v in views if others):
             return None
-        if self._binds(producer, owner) or any(self._writes(operation, owner) for operation in others):
+        if any(self._binds_twice(operation, owner, views) for operation in (producer, *others)):
             return None
         changed = {producer: written}
         for operation in others:
@@ -92,14 +92,17 @@ class _Joins:
             changed[operation] = kernels
         return changed
 
-    def _binds(self, operation: Operation, owner: Operand) -> bool:
-        """Tell whether an operation reads something that lies in an owner."""
-        sources = (source_of(o, self.producers) for o in operation.inputs if o is not None)
-        return any(self.places.get(source, (source,))[0] is owner for source in sources)
+    def _binds_twice(self, operation: Operation, owner: Operand, views: Sequence[Operand]) -> bool:
+        """Tell whether a kernel would read an owner and write it, if `views` were in it, too."""
 
-    def _writes(self, operation: Operation, owner: Operand) -> bool:
-        """Tell whether an operation has a result that lies in an owner."""
-        return any(self.places.get(result, (result,))[0] is owner for result in operation.outputs)
+        def inside(operand: Operand) -> bool:
+            source = source_of(operand, self.producers)
+            return operand in views or self.places.get(source, (source,))[0] is owner
+
+        return any(
+            any(map(inside, read_by(operation, kernel))) and any(map(inside, written_by(operation, kernel)))
+            for kernel in self.kernels[operation]
+        )
 
     def _reading(self, operation: Operation, views: Sequence[Operand], rows: Rows) -> Kernels | None:
         """Return kernels that read an operand in rows of another tensor; None if they cannot."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from gpunn.graph.graph import Graph
-from gpunn.graph.operation import Operation
+from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Kernel
 
 DEVICE, HOST, ALIAS = "webgpu", "cpu", "alias"
@@ -47,6 +47,19 @@ def _place(operation: Operation, lower: Lower | None) -> Placement:
     if isinstance(result, str):
         return Placement(operation, HOST, result)
     return Placement(operation, DEVICE, "", result)
+
+
+def read_by(operation: Operation, kernel: Kernel) -> Iterator[Operand]:
+    """Yield the operands that a kernel of an operation reads."""
+    for read in kernel.reads:
+        operand = operation.inputs[read.operand] if isinstance(read.operand, int) else read.operand
+        if isinstance(operand, Operand):
+            yield operand
+
+
+def written_by(operation: Operation, kernel: Kernel) -> Iterator[Operand]:
+    """Yield the operands that a kernel of an operation writes."""
+    return (operation.outputs[write.output] for write in kernel.writes if isinstance(write.output, int))
 
 
 def appended(placements: Iterable[Placement]) -> Mapping[Operation, tuple[Operation, ...]]:

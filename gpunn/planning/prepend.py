@@ -14,7 +14,7 @@ from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Kernel, Param, Read
 from gpunn.planning.join import pitch_params, source_of
-from gpunn.planning.partition import ALIAS, DEVICE, HOST, Placement
+from gpunn.planning.partition import ALIAS, DEVICE, HOST, Placement, written_by
 from gpunn.planning.steps import Chain, Step, is_elementwise, outside, params_of, read_of, statement
 from gpunn.pointwise import Appended, Reach, Repeat
 from gpunn.rows import RowLoads, Rows
@@ -97,10 +97,16 @@ class _Prepending:
         kernels = self.placements[number].kernels
         bindings = max(k.bindings for k in kernels) + len(loads.reads)
         pitched = all(_pitched(r, loads) is not None for kernel in kernels for r in _loading(kernel))
+        computed = self._is_computed(number, self._owner(loads.source))
+        return bindings <= self.most and pitched and computed and not self._binds_twice(number, loads)
+
+    def _binds_twice(self, number: int, loads: _Loads) -> bool:
+        """Tell whether a kernel would load what lies in a tensor that it writes."""
+        operation, kernels = self.placements[number].operation, self.placements[number].kernels
         others = (read.operand for read in loads.reads if isinstance(read.operand, Operand))
-        read, owner = {*map(self._owner, others)}, self._owner(loads.source)
-        apart = read.union((owner,)).isdisjoint(map(self._owner, self.placements[number].operation.outputs))
-        return bindings <= self.most and pitched and apart and self._is_computed(number, owner)
+        read = {*map(self._owner, (loads.source, *others))}
+        written = (o for kernel in kernels if _loading(kernel) for o in written_by(operation, kernel))
+        return not read.isdisjoint(map(self._owner, written))
 
     def _owner(self, operand: Operand) -> Operand:
         """Return the operand that has the bytes of one."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from gpunn.graph.operation import Operand, Operation
+from gpunn.graph.operation import Operation
 from gpunn.kernel import Kernel, Param, Read
 from gpunn.planning.join import row_params, whole, width_in_rows
 from gpunn.pointwise import Appended, Formula, Reach
@@ -97,14 +97,6 @@ def params_of(step: Step, prefix: str) -> dict[str, Param]:
         if read.rows is not None:
             found.update(row_params(f"{prefix}{read.name}", read.rows))
     return found
-
-
-def read_by(operation: Operation, reads: Iterable[Read]) -> Iterator[Operand]:
-    """Yield the operands that reads of an operation's kernels bind."""
-    for read in reads:
-        operand = operation.inputs[read.operand] if isinstance(read.operand, int) else read.operand
-        if isinstance(operand, Operand):
-            yield operand
 
 
 def statement(step: Step, prefix: str) -> Appended:

@@ -78,6 +78,11 @@ def conv(model: Model, x: Operand, channels: int) -> Operand:
     return add(model, "conv2d", x, filter, bias, padding="same")
 
 
+def pointwise(model: Model, x: Operand, channels: int, bias: bool = True) -> Operand:
+    inputs = [x, constant(model, channels, 1, 1, x.type.shape[3], seed=3)]
+    return add(model, "conv2d", *inputs, *([constant(model, channels, seed=4)] if bias else []))
+
+
 def depthwise(model: Model, x: Operand, channels: int) -> Operand:
     return add(model, "depthwise_conv2d", x, constant(model, 1, 3, 3, channels), padding="same")
 

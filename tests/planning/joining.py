@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,9 @@ from gpunn.graph.operation import Operand
 from gpunn.kernel import Read, Write
 from gpunn.model import Model
 from gpunn.planning.plan import Plan
-from gpunn.types import Array
+from gpunn.types import Array, float32
 from tests.evaluator import random_inputs
+from tests.planning.appending import add, constant, pointwise, whole
 
 
 def clamped(model: Model, x: Operand) -> Operand:
@@ -60,3 +61,79 @@ def _bound(plan: Plan) -> Iterator[tuple[set[Any], set[Any]]]:
 
         for kernel in placement.kernels:
             yield owners(kernel.reads, operation.inputs), owners(kernel.writes, operation.outputs)
+
+
+Reader = Callable[[Model, Operand], Operand]
+
+
+def read_apart(shape: tuple[int, ...], reader: Reader, other: int = 4) -> Model:
+    """A part behind one of `other` channels, and what a reader makes of it."""
+    model = Model("read apart")
+    part = clamped(model, model.input("x", float32(*shape)))
+    rest = clamped(model, model.input("y", float32(*shape[:-1], other)))
+    model.output(concat(model, rest, part, axis=-1), reader(model, part))
+    return model
+
+
+def values(model: Model) -> list[Array]:
+    """Small whole numbers, so that all results are exact."""
+    return [
+        whole(*each.type.shape, dtype=each.type.dtype.numpy, seed=k) for k, each in enumerate(model.inputs)
+    ]
+
+
+def negated(model: Model, x: Operand) -> Operand:
+    return add(model, "neg", x)
+
+
+def normalised(model: Model, x: Operand) -> Operand:
+    scaled = add(model, "mul", x, constant(model, x.type.shape[3], seed=5))
+    return add(model, "add", scaled, constant(model, x.type.shape[3], seed=6), activation="relu6")
+
+
+def squared(model: Model, x: Operand) -> Operand:
+    return add(model, "mul", x, x)
+
+
+def of_another_shape(model: Model, x: Operand) -> Operand:
+    return negated(model, add(model, "reshape", x, shape=(-1,)))
+
+
+def pooled(model: Model, x: Operand) -> Operand:
+    return add(model, "max_pool2d", x, size=(2, 2), stride=(2, 2), padding="same")
+
+
+def product(model: Model, x: Operand) -> Operand:
+    return pointwise(model, x, 9)
+
+
+def of_channels(model: Model, x: Operand) -> Operand:
+    return pointwise(model, x, x.type.shape[3])
+
+
+def of_rows(model: Model, x: Operand) -> Operand:
+    rows = add(model, "reshape", x, shape=(-1, x.type.shape[3]))
+    return add(model, "fully_connected", rows, constant(model, 8, x.type.shape[3]))
+
+
+def prepended(model: Model, x: Operand) -> Operand:
+    return pointwise(model, normalised(model, x), 8)
+
+
+def appended(model: Model, x: Operand) -> Operand:
+    return add(model, "add", pointwise(model, negated(model, x), x.type.shape[3]), x)
+
+
+def gated(model: Model, x: Operand) -> Operand:
+    """Each sample has a gate of its own."""
+    gate = add(model, "reduce_sum", negated(model, x), axes=(1, 2), keep_dims=True)
+    return pointwise(model, add(model, "mul", x, gate), 8)
+
+
+def read_by_several(model: Model, x: Operand) -> Operand:
+    other = add(model, "sub", of_channels(model, normalised(model, x)), x)
+    return add(model, "add", appended(model, x), clamped(model, other))
+
+
+def in_two_tensors(model: Model, x: Operand) -> Operand:
+    return negated(model, concat(model, negated(model, x), x, axis=0))

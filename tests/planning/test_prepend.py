@@ -16,7 +16,17 @@ from gpunn.model import Model
 from gpunn.planning.prepend import MOST_TIMES
 from gpunn.types import Shape, float32
 from tests.ops.harness import assert_close, limit_device, random
-from tests.planning.appending import add, agree, constant, depthwise, looked_up, pooled, swapped_off, whole
+from tests.planning.appending import (
+    add,
+    agree,
+    constant,
+    depthwise,
+    looked_up,
+    pointwise,
+    pooled,
+    swapped_off,
+    whole,
+)
 
 BODIES = ("matmul_broadcast", "matmul_tile", "matmul_workgroup")
 
@@ -33,11 +43,6 @@ def prefer(monkeypatch: pytest.MonkeyPatch, body: str) -> None:
         return choose(iter(found), *given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(lower, "choose", chosen)
-
-
-def pointwise(model: Model, x: Operand, channels: int, bias: bool = True) -> Operand:
-    inputs = [x, constant(model, channels, 1, 1, x.type.shape[3], seed=3)]
-    return add(model, "conv2d", *inputs, *([constant(model, channels, seed=4)] if bias else []))
 
 
 def shapes() -> Iterator[tuple[str, Shape, int]]:

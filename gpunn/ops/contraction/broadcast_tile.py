@@ -193,16 +193,17 @@ def _product(call: Call, rows: int, depth: int, channels: int, reads: Reads | No
 
 def _window(call: Call, window: Window, reads: Reads | None) -> Kernel:
     _, height, width, depth = call.x.shape
-    params: dict[str, Param] = {**window_params(window, height, width), "C": depth}
+    pixels = Pitch(depth)
+    params: dict[str, Param] = {**window_params(window, height, width), **pixels.params("x"), "C": depth}
     terms, packed, tile = depth * math.prod(window.size), reads or block_reads(call), _tile(call.device)
     if depth % STEP == 0:
         loops = nested(*window.size, depth // tile.depth).iterations
-        operands = (Read("x", 0, 4), *packed)
+        operands = (Read("x", 0, 4, pitch=pixels), *packed)
         reason = "window cells one after the other"
         kernel = _kernel(call, operands, terms, "conv_broadcast", params, {}, loops, reason)
         return replace(kernel, generated=_cells(tile.rows // 4))
     params |= {"K": terms, "inverse_c": 1 / depth, "inverse_kw": 1 / window.size[1]}
-    reason, operands = "window cells and input channels in one row", (Read("x", 0), *packed)
+    reason, operands = "window cells and input channels in one row", (Read("x", 0, pitch=pixels), *packed)
     loops = tile.steps(terms)
     return _kernel(call, operands, terms, "conv_direct_broadcast", params, {}, loops, reason)
 
@@ -242,13 +243,14 @@ def _unfolded(call: Call, window: Window, rows: int, depth: int) -> tuple[Kernel
     _, height, width, channels = call.x.shape
     terms = channels * math.prod(window.size)
     seen, lanes = Scratch(TensorType(call.x.dtype, (rows, depth))), vec_width(channels)
+    pixels = Pitch(channels, lanes)
     counts = {"C": channels // lanes, "K": terms // lanes, "DEPTH": depth // lanes}
-    params = {**window_params(window, height, width), **counts}
+    params = {**window_params(window, height, width), **pixels.params("x"), **counts}
     unfold = Kernel(
         body="unfold",
         threads=flat_threads(rows),
         workgroup=WORKGROUP,
-        reads=(Read("x", 0, lanes),),
+        reads=(Read("x", 0, lanes, pitch=pixels),),
         writes=(Write(output=seen, width=lanes),),
         params={**params, "count": rows},
         lanes=lanes,

@@ -10,6 +10,7 @@ from gpunn.ops.call import Call
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, row_library, tiles
 from gpunn.ops.kernels.window import Pair
+from gpunn.rows import Pitch
 
 
 def tile_kernel(
@@ -29,12 +30,13 @@ def tile_kernel(
     rows, packed = math.prod(call.y.shape[:-1]), ceil_div(channels, COLUMNS) * COLUMNS
     vectors = depth % 4 == 0
     steps = depth // 4 if vectors else depth
+    pixels = Pitch(depth, vec_width(depth))
     grid = tiles(rows, packed, steps, call.device)
     return Kernel(
         body="conv_tile" if vectors else "conv_direct",
         threads=grid.threads,
         workgroup=WORKGROUP,
-        reads=(Read("x", 0, vec_width(depth)), *reads),
+        reads=(Read("x", 0, vec_width(depth), pitch=pixels), *reads),
         writes=(Write(width=vec_width(channels)),),
         params={
             **params,
@@ -44,6 +46,7 @@ def tile_kernel(
             "N": channels,
             "N4": packed // 4,
             **grid.params,
+            **pixels.params("x"),
             "C": steps,
         },
         constants={"SPLITS": grid.splits, **constants},

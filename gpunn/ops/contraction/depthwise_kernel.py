@@ -27,6 +27,7 @@ from gpunn.ops.contraction.wide_sums import most_iterations
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.kernels.chain import NO_LOOPS, Box, boxes, real_sums
 from gpunn.ops.kernels.window import Window, window_params
+from gpunn.rows import Pitch
 
 _COLUMNS = 4  # output pixels along x of an invocation that computes a part of a row
 
@@ -84,13 +85,19 @@ def _kernel(
     _, height, width, depth = call.x.shape
     channels, lanes = call.y.shape[3], _lanes(call)
     multiplier, invocations = channels // depth, channels // lanes * count
+    pixels = Pitch(depth, lanes)
     return Kernel(
         body=body,
         threads=flat_threads(invocations),
-        reads=(Read("x", 0, lanes), Read("w", 1, lanes), Read("bias", 2 if call.has(2) else None, lanes)),
+        reads=(
+            Read("x", 0, lanes, pitch=pixels),
+            Read("w", 1, lanes),
+            Read("bias", 2 if call.has(2) else None, lanes),
+        ),
         writes=(Write(width=lanes),),
         params={
             **window_params(window, height, width),
+            **pixels.params("x"),
             "C": depth // lanes,
             "N": channels // lanes,
             "MULTIPLIER": multiplier,

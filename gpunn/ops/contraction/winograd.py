@@ -36,6 +36,7 @@ from gpunn.ops.contraction.filter_packing import BLOCK, STEP
 from gpunn.ops.elementwise.clipping import with_activation
 from gpunn.ops.kernels.tiling import WORKGROUP
 from gpunn.ops.kernels.window import Window, check_window, window_params
+from gpunn.rows import Pitch
 from gpunn.types import Array, DType, TensorType
 
 _SIZE = (3, 3)
@@ -191,14 +192,15 @@ def _kernels(way: Tiling, window: Window, name: str) -> tuple[Kernel, Kernel, Ke
     inputs = Scratch(TensorType(DType.FLOAT32, (cells, way.rows, depth)))
     products = Scratch(TensorType(DType.FLOAT32, (cells, way.rows, packed)))
     lanes, nbytes = _lanes(call, depth), 4 * cells * packed * depth
+    pixels = Pitch(depth, lanes)
     to_input = _transform_kernel(
         way,
         window,
         ("winograd_input", reach, reach),
         depth,
-        (Read("x", 0, lanes),),
+        (Read("x", 0, lanes, pitch=pixels),),
         Write(output=inputs, width=lanes),
-        {"C": depth // lanes},
+        {"C": depth // lanes, **pixels.params("x")},
         f"{name}: input of {way.count} tiles",
     )
     w = Read("w", 1, 4, Pack(pack_cells, (way.edge,)), dtype=DType.FLOAT32, nbytes=nbytes)

@@ -112,7 +112,7 @@ def window_product(call: Call, window: Window) -> Product:
         "inverse_kw": 1 / window.size[1],
     }
     body = "conv_workgroup" if lanes == 4 else "conv_direct_workgroup"
-    return Product(body, depth, lanes, params, ("packed_columns",))
+    return Product(body, depth, lanes, params, ("packed_columns",), pitch=Pitch(channels, lanes))
 
 
 def with_workgroup_tiles(call: Call, product: Product, others: Iterable[Candidate]) -> Iterator[Candidate]:

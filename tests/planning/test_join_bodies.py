@@ -1,0 +1,126 @@
+"""Bodies that find the rows of an operand in a larger tensor by two parameters: products and convolutions."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpunn.backends.webgpu.device import open_device
+from gpunn.backends.webgpu.shader import key_of
+from gpunn.graph.operation import Operand
+from gpunn.model import Model
+from gpunn.types import float32
+from tests.ops.harness import limit_device
+from tests.planning.appending import add, constant, conv, depthwise, dispatches, pointwise
+from tests.planning.joining import (
+    Reader,
+    clamped,
+    concat,
+    copied,
+    gated,
+    prepended,
+    product,
+    read_apart,
+    values,
+)
+from tests.planning.test_prepend import BODIES, prefer
+
+
+@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize("shape", [(1, 4, 4, 8), (2, 5, 3, 4), (2, 3, 3, 12)], ids=str)
+@pytest.mark.parametrize(
+    ("reader", "last"), [(product, "conv2d"), (prepended, "mul+add+conv2d"), (gated, "mul+conv2d")]
+)
+def test_each_body_of_products_finds_rows(
+    gpu: str, body: str, shape: tuple[int, ...], reader: Reader, last: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if body == "matmul_workgroup":
+        limit_device(monkeypatch, software=False)
+    prefer(monkeypatch, body)
+    model = read_apart(shape, reader)
+    assert copied(model, values(model)) == 0
+    with model.compile("webgpu") as compiled:
+        assert compiled.plan_rows()[-1].kernel.body == body
+        assert dispatches(compiled)[-1] == last
+
+
+def of_a_computed_matrix(model: Model, x: Operand) -> Operand:
+    rows = add(model, "reshape", x, shape=(-1, x.type.shape[3]))
+    return add(model, "fully_connected", rows, model.input("w", float32(8, x.type.shape[3])))
+
+
+@pytest.mark.parametrize("depth", [8, 7])
+def test_products_of_computed_matrices_find_rows(
+    gpu: str, depth: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit_device(monkeypatch, software=False)
+    prefer(monkeypatch, "matmul_workgroup")
+    model = read_apart((2, 3, 3, depth), of_a_computed_matrix)
+    assert copied(model, values(model)) == 0
+    with model.compile("webgpu") as compiled:
+        assert compiled.plan_rows()[-1].kernel.body == "matmul_workgroup"
+
+
+def test_products_with_and_without_a_sum_share_a_pipeline(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sum is that with a part in a larger tensor, whose place both have parameters for."""
+    prefer(monkeypatch, "matmul_broadcast")
+    model = Model("shared")
+    part, rest, x = (clamped(model, model.input(name, float32(1, 4, 4, 8))) for name in "xyz")
+    total = add(model, "add", pointwise(model, x, 8), part)
+    model.output(concat(model, rest, part, axis=3), total, pointwise(model, x, 8))
+    assert copied(model, values(model)) == 0
+    with model.compile("webgpu") as compiled:
+        rows = [row for row in compiled.plan_rows() if row.kernel.body == "matmul_broadcast"]
+        assert [row.kernel.params["then_on"] for row in rows] == [1, 0]
+        assert len({key_of(row.kernel, row.operation) for row in rows}) == 1
+
+
+def convolved(model: Model, x: Operand) -> Operand:
+    return add(model, "round", conv(model, x, 33))
+
+
+def convolved_by_channel(model: Model, x: Operand) -> Operand:
+    return depthwise(model, x, x.type.shape[3])
+
+
+def convolved_in_two(model: Model, x: Operand) -> Operand:
+    """Every other pixel, each channel twice."""
+    filter = constant(model, 1, 3, 3, 2 * x.type.shape[3])
+    return add(model, "depthwise_conv2d", x, filter, stride=(2, 2), padding="same")
+
+
+def convolved_in_depth(model: Model, x: Operand) -> Operand:
+    volume = add(model, "reshape", x, shape=(x.type.shape[0], 1, *x.type.shape[1:]))
+    return add(model, "conv3d", volume, constant(model, 1, 3, 3, x.type.shape[3], 8), padding="same")
+
+
+@pytest.mark.parametrize(
+    ("body", "shape", "reader"),
+    [
+        ("conv_tile", (2, 5, 3, 8), convolved),
+        ("conv_tile", (1, 5, 6, 8), convolved_in_depth),
+        ("conv_direct", (2, 5, 3, 7), convolved),
+        ("conv_direct", (1, 4, 4, 7), product),
+        ("conv_broadcast", (2, 5, 7, 8), convolved),
+        ("conv_direct_broadcast", (2, 5, 7, 6), convolved),
+        ("conv_workgroup", (2, 5, 3, 8), convolved),
+        ("conv_direct_workgroup", (2, 5, 3, 7), convolved),
+        ("winograd_input", (1, 9, 7, 16), convolved),
+        ("unfold", (1, 9, 7, 3), convolved),
+        ("depthwise_conv2d", (2, 5, 7, 8), convolved_by_channel),
+        ("depthwise_strip", (2, 5, 7, 8), convolved_by_channel),
+        ("depthwise_strip", (2, 5, 7, 3), convolved_in_two),
+    ],
+    ids=str,
+)
+def test_each_body_of_convolutions_finds_pixels(
+    gpu: str, body: str, shape: tuple[int, ...], reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if body == "unfold" and open_device(None, False).properties.subgroup_sizes != (8, 8):
+        pytest.skip("only devices with subgroups of 8 are offered this")
+    if body.endswith("workgroup"):
+        limit_device(monkeypatch, software=False)
+    prefer(monkeypatch, body)
+    model = read_apart(shape, reader)
+    assert copied(model, values(model)) == 0
+    with model.compile("webgpu") as compiled:
+        assert body in [row.kernel.body for row in compiled.plan_rows()]
