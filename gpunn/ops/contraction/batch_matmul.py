@@ -93,7 +93,7 @@ def _one_by_one(call: Call) -> list[Kernel]:
 
 def _stored_as_summed(kernel: Kernel) -> Kernel:
     reads = tuple(Read("scales", None) if read.name == "scales" else read for read in kernel.reads)
-    return replace(kernel, reads=reads, functions={**kernel.functions, "finish": AS_SUMMED})
+    return AS_SUMMED.of(replace(kernel, reads=reads))
 
 
 def _boxes(call: Call) -> list[Box]:

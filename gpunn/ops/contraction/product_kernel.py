@@ -144,7 +144,7 @@ def _by_words(call: Call, form: Form, how: Rescaling) -> Kernel:
     grid = (row_tiles if few else tiles)(rows, packed, ceil_div(form.depth, 4), call.device)
     offset = 128 if (call.x.dtype, call.input(1).dtype) == MIXED else 0
     zero_w, cells = how.zero_w + offset, math.prod(form.window.size)
-    return Kernel(
+    kernel = Kernel(
         body="integer_row" if few else "integer_product",
         threads=grid.threads,
         workgroup=WORKGROUP,
@@ -163,10 +163,7 @@ def _by_words(call: Call, form: Form, how: Rescaling) -> Kernel:
             "PAD": (how.zero_x & 255) * 0x01010101,
         },
         constants={"ALIGNED": int(form.depth % 4 == 0), "CENTRED": int(zero_w == 0), "SPLITS": grid.splits},
-        functions={
-            "products": DOT_PRODUCTS.get(call.x.dtype, DOT_PRODUCTS[DType.INT8]),
-            "finish": how.finish,
-        },
+        functions={"products": DOT_PRODUCTS.get(call.x.dtype, DOT_PRODUCTS[DType.INT8])},
         libraries=row_library(rows, channels),
         lanes=4,
         loop_iterations=window_iterations(form.window, ceil_div(ceil_div(form.depth, 4), grid.splits)),
@@ -175,6 +172,7 @@ def _by_words(call: Call, form: Form, how: Rescaling) -> Kernel:
         + ("few rows: one row x 4 channels" if few else f"{ROWS} pixels x {COLUMNS} channels in registers")
         + grid.reason,
     )
+    return how.finish.of(kernel)
 
 
 def _word_reads(how: Rescaling, offset: int, words: int, packed: int) -> tuple[Read, ...]:
@@ -207,9 +205,8 @@ def _by_planes(call: Call, form: Form, how: Rescaling, terms: int) -> Sequence[K
             words,
             reads=(replace(x, operand=plane), w, bias, Read("scales", None)),
             writes=(Write(output=total, width=vec_width(call.y.shape[-1])),),
-            functions={**words.functions, "finish": AS_SUMMED},
         )
-        kernels += [split, words]
+        kernels += [split, AS_SUMMED.of(words)]
         sums.append(Read(name, total, vec_width(call.y.shape[-1])))
     return [*kernels, _join_planes(call, sums, terms, how)]
 
@@ -258,13 +255,14 @@ def of_integers(
             **how.params(how.zero_w, real.lanes),
             "SCALES": call.y.shape[-1] // real.lanes,
         },
-        functions={"finish": how.finish},
+        functions={},
         libraries=("requantize", *(name for name in real.libraries if name == "chain")),
         reason=f"integers: {real.reason}",
     )
     sums = TensorType(DType.INT32, call.y.shape)
     if how.steps is Steps.TWICE:
-        return chained(kernel, keeping(kernel, {"y": sums}, {"finish": AS_SUMMED}), parts)
+        kernel, part = how.finish.of(kernel), AS_SUMMED.of(kernel)
+        return chained(kernel, keeping(part, {"y": sums}, part.functions), parts)
     widened = widen(call, kernel, how, terms if len(parts) == 1 else max(part.terms for part in parts))
     return chained(widened, keep_words(widened, sums), parts)
 

@@ -1,31 +1,67 @@
 """The conversion of integer sums of products to stored results, and the rounding of their halves.
 
-integer_product.py does on the CPU what shaders/lib/requantize.wgsl does with FINISH on the GPU.
+integer_product.py does on the CPU what shaders/lib/requantize.wgsl does with a Finish on the GPU.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
 
-from gpunn.kernel import Function, Param, ceil_div
+from gpunn.kernel import Function, Kernel, Param, ceil_div
 from gpunn.ops.call import Call
 from gpunn.ops.fixed_point.affine import activation_bounds, quantize_multiplier, scale_of
 from gpunn.types import Array, DType
 
-# A sum as a stored integer. The zero point comes last, so that nothing overflows.
-FINISH = Function(
-    ("sum", "multiplier", "shift", "away"),
-    "clamp(rescale(sum, multiplier, shift, away != 0), p.bounds.x, p.bounds.y) + p.zeros.z",
-)
+MOST_SHIFT = 12  # to the right, of sums whose results shaders/lib/estimated.wgsl may estimate
+SHIFTED = 12582912.0  # 1.5 * 2^23: an integer n that is added to it is in the lowest bits of the sum
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The WGSL for results of sums of 32 bits: a library in shaders/lib, and the functions that it calls."""
+
+    library: str
+    functions: Mapping[str, Function]
+
+    def of(self, kernel: Kernel) -> Kernel:
+        """Return a kernel that makes results in this way, whatever it did before."""
+        functions = {name: f for name, f in kernel.functions.items() if name not in ESTIMATED.functions}
+        libraries = (name for name in kernel.libraries if name not in (ROUNDED.library, ESTIMATED.library))
+        return replace(
+            kernel, functions={**functions, **self.functions}, libraries=(*libraries, self.library)
+        )
+
+
+def _rounded(result: str) -> Finish:
+    """Return the finish that computes an expression of a sum and of what it is rescaled with."""
+    return Finish("rounded", {"finish": Function(("sum", "multiplier", "shift", "away"), result)})
+
+
+_BOUNDED = "clamp({}, p.bounds.x, p.bounds.y) + p.zeros.z"  # the zero point comes last: nothing overflows
+ROUNDED = _rounded(_BOUNDED.format("rescale(sum, multiplier, shift, away != 0)"))
 # The same with fewer steps, for shifts from -31 to -1: for factors below 1/2.
-FINISH_DOWN = Function(
-    FINISH.params, FINISH.expression.replace("rescale(", "rescale_down(").replace(" != 0", "")
+ROUNDED_DOWN = _rounded(_BOUNDED.format("rescale_down(sum, multiplier, shift, away)"))
+AS_SUMMED = _rounded("sum")
+# The same with still fewer steps, where Rescaling.estimable says so. Reals are passed on as bits of an f32.
+ESTIMATED = Finish(
+    "estimated",
+    {
+        "finish": Function(
+            ("sum", "multiplier", "nudge", "factor", "summand"),
+            "estimated(sum, multiplier, nudge, bitcast<f32>(factor), bitcast<f32>(summand))",
+        ),
+        # m / 2^31 * 2^shift, 2^30 and 2^(30 - shift) in 32 bits, and 2^(shift - 1) + 1/2
+        "to_factor": Function(
+            ("multiplier", "shift"), "bitcast<i32>(f32(multiplier) * bitcast<f32>((96 + shift) << 23u))"
+        ),
+        "to_nudge": Function(("shift",), "select(0x40000000, -0x40000000, shift == -1)"),
+        "to_summand": Function(("shift",), "bitcast<i32>(bitcast<f32>((126 + shift) << 23u) + 0.5)"),
+    },
 )
-AS_SUMMED = Function(FINISH.params, "sum")
 
 
 class Steps(Enum):
@@ -38,7 +74,7 @@ class Steps(Enum):
 
 
 def finish_int64(steps: Steps) -> Function:
-    """Return FINISH for a sum of 64 bits, in parts: lib/requantize_int64.wgsl."""
+    """Return the function `finish` for a sum of 64 bits, in parts: lib/requantize_int64.wgsl."""
     sum = "i64_add(whole(low, high, lower, upper), I64(u32(bias_low), u32(bias_high)))"
     return Function(
         ("low", "high", "bias_low", "bias_high", "lower", "upper", "multiplier", "shift"),
@@ -63,9 +99,23 @@ class Rescaling:
     steps: Steps = Steps.TWICE
 
     @property
-    def finish(self) -> Function:
-        """Return the function that makes a stored result of a sum of 32 bits, for shaders."""
-        return FINISH_DOWN if ((self.shift >= -31) & (self.shift <= -1)).all() else FINISH
+    def finish(self) -> Finish:
+        """Return how shaders make results of sums of 32 bits, in as few steps as possible."""
+        if self.estimable:
+            return ESTIMATED
+        return ROUNDED_DOWN if ((self.shift >= -31) & (self.shift <= -1)).all() else ROUNDED
+
+    @property
+    def estimable(self) -> bool:
+        """Tell whether shaders/lib/estimated.wgsl gives the exact results of all sums.
+
+        Results have 8 bits, factors are from 2^-13 to 1/2, and no half is rounded away from zero unless what
+        is negative becomes the lowest result anyway.
+        """
+        low, high = (b - self.zero_y for b in self.bounds)
+        alike = low >= 0 or self.upwards >= len(self.shift)
+        few = (self.shift >= -MOST_SHIFT) & (self.shift <= -1) & (self.multiplier >= 1 << 30)
+        return alike and low >= -256 and high <= 255 and bool(few.all())
 
     def table(self, multiple: int = 1) -> Array:
         """Return multipliers, then shifts, both padded to a multiple of that many channels: int32 for the
@@ -75,12 +125,15 @@ class Rescaling:
         return np.pad(pairs, [(0, 0), (0, -pairs.shape[1] % multiple)])
 
     def params(self, zero_w: int, lanes: int) -> dict[str, Param]:
-        """Return parameters for FINISH and lib/requantize.wgsl; zero_w: as the shader's filter has it."""
+        """Return parameters for `finish` and lib/requantize.wgsl; zero_w: as the shader's filter has it."""
         low, high = (b - self.zero_y for b in self.bounds)
         return {
             "zeros": (self.zero_x, zero_w, self.zero_y, 0),
             "bounds": (low, high, 0, 0),
             "UP": ceil_div(self.upwards, lanes),
+            "low": float(low),
+            "high": float(high),
+            "shifted": SHIFTED + self.zero_y,
         }
 
 

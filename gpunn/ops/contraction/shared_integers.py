@@ -37,12 +37,12 @@ def shared_integers(call: Call, window: Window, depth: int, how: Rescaling) -> K
         w, weights = replace(w, pack=pack, dtype=DType.FLOAT16, nbytes=nbytes), "centred_weights"
     if call.has(2):
         bias = replace(bias, pack=Pack(pack_bias, (BLOCK,)))
-    return replace(
+    kernel = replace(
         real,
         reads=(x, w, bias, Read("scales", None, 4, value=how.table(BLOCK))),
         params={**real.params, **how.params(how.zero_w, 4), "SCALES": channels // 4},
-        functions={"finish": how.finish},
         libraries=(*("broadcast_integers" if n == "broadcast_reals" else n for n in real.libraries), weights),
         lanes=4,
         reason=f"integers: {real.reason}; sums of 8 products in f32",
     )
+    return how.finish.of(kernel)

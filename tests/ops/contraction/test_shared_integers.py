@@ -11,7 +11,6 @@ import pytest
 from gpunn.backends.webgpu.lower import lower
 from gpunn.device import BASELINE, SUBGROUPS, DeviceProperties
 from gpunn.kernel import Kernel
-from gpunn.ops.contraction.product_rescaling import FINISH, FINISH_DOWN, Rescaling
 from gpunn.ops.contraction.shared_integers import pack_centred
 from tests.ops.contraction.quantized_product import ATTRS, DTYPES, Case
 from tests.ops.contraction.test_broadcast_tile import limit_subgroups
@@ -93,14 +92,6 @@ def test_a_filter_is_packed_without_its_zero_point() -> None:
     assert (packed.dtype, packed.shape) == (np.float16, (1, 8, 32))
     np.testing.assert_array_equal(packed[0, :3, :2].T, filter.astype(int) - 128)
     assert not packed[0, 3:].any() and not packed[0, :, 2:].any()
-
-
-@pytest.mark.parametrize(
-    ("shifts", "finish"), [((-1, -31), FINISH_DOWN), ((0, -5), FINISH), ((-32, -5), FINISH), ((3,), FINISH)]
-)
-def test_both_roundings_are_one_floor_where_shifts_allow_it(shifts: tuple[int, ...], finish: object) -> None:
-    shift = np.array(shifts)
-    assert Rescaling(0, 0, 0, np.full_like(shift, 1 << 30), shift, 0, (0, 255)).finish is finish
 
 
 @pytest.mark.parametrize(
