@@ -33,8 +33,8 @@ from gpunn.passes.relax import relax
 from gpunn.passes.rewrite import everywhere
 from gpunn.passes.rounds import several_rounds
 from gpunn.planning.append import append
+from gpunn.planning.fusion import fuse
 from gpunn.planning.join import join
-from gpunn.planning.pair import pair
 from gpunn.planning.partition import ALIAS, DEVICE, HOST, Lower, Placement, partition
 from gpunn.planning.plan import Plan, make_plan
 from gpunn.planning.prepend import prepend
@@ -120,8 +120,8 @@ def _assembled(section: Section, settings: Settings, hold: bool, state: int = 0)
         placements, joined = join(ready, placements)
         if settings.gpu is not None:
             if settings.tuner is not None:  # by the rule each operation has kernels of its own
-                lowering = partial(_lowering, settings.gpu, settings.tuner)
-                placements, joined = pair(ready, placements, joined, lowering)
+                lowering, device = partial(_lowering, settings.gpu, settings.tuner), settings.gpu.properties
+                placements, joined = fuse(ready, placements, joined, lowering, device)
             placements, joined = _with_elementwise(ready, settings.gpu, placements, joined)
         plan = make_plan(ready, placements, held, joined)
         needed = needed_on_host(section.graph, plan, bodies, settings.limits)

@@ -84,7 +84,9 @@ class Compilation(Closing):
                 k,
                 behind.get(p.operation, ()) if any(w.output == 0 for w in k.writes) else (),
                 bundles.get(id(k)),
-                before.get(p.operation, ()) if any(r.prepended for r in k.reads) else (),
+                before.get(p.operation, ())
+                if len(p.kernels) == 1 or any(r.prepended for r in k.reads)
+                else (),
             )
             for p in self.placement
             for k in p.kernels

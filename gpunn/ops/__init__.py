@@ -1,4 +1,4 @@
-"""Every op by name, gathered from the families: one package a family, one OPS a module; pairs of ops."""
+"""Every op by name, gathered from the families: one package a family, one OPS a module; fusions."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from gpunn.ops.contraction import (
     transpose_conv3d,
 )
 from gpunn.ops.elementwise import binary, cast, complex64, quantize, select, several, slopes, unary
+from gpunn.ops.fusion import Fusion
 from gpunn.ops.indexing import embeddings, find, gather, lookup, place, scatter, segment, slices
 from gpunn.ops.movement import basic, create, dilate, matrix, rearrange, repeat, split, strided_slice
-from gpunn.ops.normalization import normalize
+from gpunn.ops.normalization import attention, normalize
 from gpunn.ops.op import Op
-from gpunn.ops.pair import Pair
 from gpunn.ops.recurrent import lstm, recurrence, rnn
 from gpunn.ops.reduction import order, pool, pool_position, reduce, scan, spread, window
 from gpunn.ops.signal import mfcc, rfft, spectrogram
@@ -85,4 +85,6 @@ _FAMILIES = (
 
 OPS: dict[str, Op] = {op.name: op for family in _FAMILIES for op in family}
 
-PAIRS: dict[tuple[str, str], Pair] = {(p.first.name, p.second.name): p for p in (separable.PAIR,)}
+FUSIONS: dict[tuple[str, ...], Fusion] = {
+    tuple(op.name for op in f.ops): f for f in (separable.FUSION, *attention.FUSIONS)
+}

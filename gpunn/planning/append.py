@@ -69,13 +69,14 @@ class _Appending:
     producers: dict[Operand, Placement] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.shared.update(self.joined.values())
         run = 0
         for number, placement in enumerate(self.placements):
             run += placement.backend == HOST
             self.runs.append(run)
             operation = placement.operation
             self.producers.update(dict.fromkeys(operation.outputs, placement))
+            if placement.within is None:  # what gpunn.planning.fusion leaves out is not written
+                self.shared.update(self.joined[o] for o in operation.outputs if o in self.joined)
             for operand in dict.fromkeys(o for o in operation.inputs if o is not None):
                 self.readers.setdefault(operand, []).append(number)
             elsewhere = placement.backend == ALIAS or placement.within is not None
@@ -123,8 +124,7 @@ class _Appending:
     def _entered(self, home: int, number: int, found: _Chain) -> Operand | None:
         """Give the result of an operation a number in a chain; None if it cannot be appended."""
         placement, operation = self.placements[number], self.placements[number].operation
-        paired = placement.within is self.placements[home].operation  # by gpunn.planning.pair
-        if placement.backend == ALIAS or paired:
+        if placement.backend == ALIAS:
             source, result = operation.inputs[0], operation.outputs[0]
             if source is None or source.type.dtype is not result.type.dtype:
                 return None

@@ -20,7 +20,7 @@ class Placement:
 
     An alias gives its input's bytes another shape or type; nothing runs. `depth` is the number of bodies of
     other operations around it. `within`: the operation whose kernels compute this one, too
-    (gpunn.planning.pair, gpunn.planning.append, gpunn.planning.prepend).
+    (gpunn.planning.fusion, gpunn.planning.append, gpunn.planning.prepend).
     """
 
     operation: Operation

@@ -18,7 +18,6 @@ from gpunn.kernel import (
     Unsupported,
     Write,
     ceil_div,
-    dims4,
     fits_i32,
     flat_threads,
     size_of,
@@ -47,10 +46,10 @@ from gpunn.ops.contraction.workgroup_tile import (
 from gpunn.ops.filter import Filter
 from gpunn.ops.fixed_point.affine import scale_of, wrap32
 from gpunn.ops.kernels.chain import Box, boxes, real_sums
-from gpunn.ops.kernels.strides import broadcast_strides, merge
+from gpunn.ops.kernels.strides import matrix_steps, stack_params
 from gpunn.ops.kernels.tiling import COLUMNS, ROWS, row_library
 from gpunn.ops.op import Op, Quantized, op
-from gpunn.types import Array, DType, Shape, TensorType
+from gpunn.types import Array, DType, TensorType
 
 _LEAST_OF_STACKS = 1 << 16  # products of numbers; fewer take less time than dispatches that pack matrices
 
@@ -124,20 +123,11 @@ def _real_kernel(call: Call) -> Kernel:
 
 def _walks(call: Call, lanes: int = 1) -> dict[str, Param]:
     """Return strides along both stacks, and along rows and columns of their matrices. lanes: of b's."""
-    a, b, batch = call.x, call.input(1), call.y.shape[:-2]
+    a, b = call.x, call.input(1)
     if not fits_i32(a.size, b.size, call.y.size):
         raise Unsupported("more elements than the shaders can count")
-    sizes, *walks = merge(batch, *(_walk(t.shape, batch) for t in (a, b)))
-    if len(sizes) > 4:
-        raise Unsupported(f"{len(sizes)} batch dimensions that cannot be merged, the shader walks 4")
-    down, across = _steps(b.shape, call["adj_b"])
-    return {
-        "batch": dims4(sizes, 1),
-        "a_batch": dims4(walks[0], 0),
-        "b_batch": dims4(tuple(step // lanes for step in walks[1]), 0),
-        "a_step": (*_steps(a.shape, call["adj_a"]), 0, 0),
-        "b_step": (down // lanes, across, 0, 0),
-    }
+    steps = {"a": matrix_steps(a.shape, call["adj_a"]), "b": matrix_steps(b.shape, call["adj_b"])}
+    return stack_params(call.y.shape[:-2], {"a": a.shape, "b": b.shape}, steps, {"b": lanes})
 
 
 _SIDE = 4  # rows and columns of a tile
@@ -265,7 +255,7 @@ def _stack(call: Call) -> tuple[int, int, int, int] | None:
 def _shared_stack(call: Call, sizes: tuple[int, int, int, int]) -> list[Kernel]:
     """Make the kernels that pack computed matrices, and the one of rows that subgroups share."""
     count, _, depth, columns = sizes
-    down, across = _steps(call.input(1).shape, call["adj_b"])
+    down, across = matrix_steps(call.input(1).shape, call["adj_b"])
     packs, (w, _) = block_packed(call, columns, depth, (across, down), count)
     return [*packs, shared_stack(call, sizes, Read("x", 0), w, Write())]
 
@@ -274,17 +264,6 @@ def _shared(call: Call, rows: int, columns: int) -> list[Kernel]:
     """Make the kernels that pack a computed matrix, and the one of rows that subgroups share."""
     packs, reads = block_packed(call, columns, _depth(call), (1, columns))
     return [*packs, shared_product(call, rows, _depth(call), columns, reads)]
-
-
-def _steps(shape: Shape, adjoint: bool) -> tuple[int, int]:
-    """Return the strides along the rows and the columns of a matrix, as the product takes it."""
-    return (1, shape[-1]) if adjoint else (shape[-1], 1)
-
-
-def _walk(shape: Shape, batch: Shape) -> Shape:
-    """Return the strides that walk the matrices of a stack along the product's batch dimensions."""
-    matrix = size_of(shape[-2:])
-    return tuple(step * matrix for step in broadcast_strides(shape[:-2], batch))
 
 
 def _depth(call: Call) -> int:

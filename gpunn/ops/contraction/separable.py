@@ -28,10 +28,10 @@ from gpunn.ops.contraction.conv import conv2d, depthwise_conv2d
 from gpunn.ops.contraction.filter_packing import channel_reads, pack_bias, pack_deep_filter
 from gpunn.ops.contraction.workgroup_tile import Product, step_library, step_pitch, workgroup_tiles
 from gpunn.ops.elementwise.unary import ACTIVATIONS, apply_activation
+from gpunn.ops.fusion import Fusion
 from gpunn.ops.kernels import window
 from gpunn.ops.kernels.window import Padding, check_window, window_params
 from gpunn.ops.op import Op, op
-from gpunn.ops.pair import Pair
 from gpunn.types import Array, TensorType
 
 _WINDOW = ("stride", "dilation", "padding")  # attributes of the depthwise convolution
@@ -169,9 +169,8 @@ def _attrs(first: Call, second: Call) -> Mapping[str, Any] | None:
     return {**attrs, "between": first["activation"], "activation": second["activation"]}
 
 
-PAIR = Pair(
-    first=depthwise_conv2d,
-    second=conv2d,
+FUSION = Fusion(
+    ops=(depthwise_conv2d, conv2d),
     whole=separable_conv2d,
     operands=((0, 0), (0, 1), (1, 1), (0, 2), (1, 2)),
     attrs=_attrs,

@@ -92,3 +92,36 @@ def halves(name: str, values: Shape, fill: int) -> dict[str, Param]:
 def space_constants(sizes: Shape) -> dict[str, int]:
     """Return the constants for lib/coords.wgsl: whether there are more than four dimensions."""
     return {"HIGH": int(len(sizes) > 4)}
+
+
+def matrix_steps(shape: Shape, adjoint: bool) -> tuple[int, int]:
+    """Return the strides along the rows and the columns of a matrix, adjoint if a product takes it so."""
+    return (1, shape[-1]) if adjoint else (shape[-1], 1)
+
+
+def stack_params(
+    batch: Shape,
+    shapes: Mapping[str, Shape],
+    steps: Mapping[str, tuple[int, int]],
+    lanes: Mapping[str, int],
+) -> dict[str, Param]:
+    """Return strides along stacks of matrices, and along rows and columns of these, for lib/walk.wgsl.
+
+    batch: the stack of the result. steps: along rows and columns, in elements. lanes: of operands whose
+    strides count vectors. Raises Unsupported for a stack with too many dimensions.
+    """
+    widths = {name: lanes.get(name, 1) for name in shapes}
+    sizes, *walks = merge(batch, *(_walk(shape, batch, widths[name]) for name, shape in shapes.items()))
+    if len(sizes) > 4:
+        raise Unsupported(f"{len(sizes)} batch dimensions that cannot be merged, the shader walks 4")
+    found: dict[str, Param] = {"batch": dims4(sizes, 1)}
+    for (name, (down, across)), walk in zip(steps.items(), walks, strict=True):
+        found[f"{name}_batch"] = dims4(walk, 0)
+        found[f"{name}_step"] = (down // widths[name], across, 0, 0)
+    return found
+
+
+def _walk(shape: Shape, batch: Shape, lanes: int) -> Shape:
+    """Return the strides that walk the matrices of a stack along the result's stack."""
+    matrix = size_of(shape[-2:]) // lanes
+    return tuple(step * matrix for step in broadcast_strides(shape[:-2], batch))

@@ -1,8 +1,8 @@
-"""Pairs: a depthwise convolution and the 1 x 1 one behind it in one kernel, where a tuner takes it."""
+"""A depthwise convolution and the 1 x 1 one behind it in one kernel, where a tuner takes it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,43 +10,16 @@ import pytest
 
 import gpunn
 from gpunn.backends.webgpu.device import open_device
-from gpunn.backends.webgpu.lower import Decide
-from gpunn.compilation import compiler
 from gpunn.compilation.base import Compilation
-from gpunn.custom import Kernel, like, op
-from gpunn.graph.operation import Operand, Operation
-from gpunn.kernel import Candidate
+from gpunn.graph.operation import Operand
 from gpunn.model import Model
-from gpunn.tuning import calls, measurement, records
-from gpunn.types import Array, float32
+from gpunn.types import float32
 from tests.ops.harness import limit_device, random
 from tests.planning.appending import add, constant, depthwise, dispatches, pooled, whole
+from tests.planning.fusing import SUSTAINED, Last, measured_alone, on_the_host
 
 Build = Callable[[Model, Operand], Operand]
-SUSTAINED = gpunn.Preference.SUSTAINED_SPEED
 ONE = "depthwise_conv2d+conv2d"
-
-
-class Last:
-    """A tuner that takes the last candidate of a pair, and the rule's of all others."""
-
-    offered: Sequence[Candidate] = ()
-
-    def decisions(self, operations: Iterable[Operation]) -> Mapping[Operation, Decide]:
-        def last(candidates: Sequence[Candidate]) -> Sequence[Kernel]:
-            self.offered = candidates
-            return candidates[-1].kernels
-
-        return {o: last for o in operations if o.op == "separable_conv2d"}
-
-
-@pytest.fixture
-def tuner(gpu: str, monkeypatch: pytest.MonkeyPatch) -> Last:
-    """Let kernels be made for a device that is no software, and a tuner take those for two operations."""
-    limit_device(monkeypatch, software=False)
-    found = Last()
-    monkeypatch.setattr(compiler, "_tuner", lambda *_: found)
-    return found
 
 
 def separable(model: Model, x: Operand, channels: int = 12, activation: str | None = "relu6") -> Operand:
@@ -95,7 +68,7 @@ def seen_in_another_shape(model: Model, x: Operand) -> Operand:
     ],
 )
 def test_one_kernel_computes_both(build: Build, expected: list[str], tuner: Last) -> None:
-    model = Model("pair")
+    model = Model("separable")
     model.output(build(model, model.input("x", float32(1, 9, 8, 12))))
     names, *_ = ran(model)
     assert names == expected
@@ -105,34 +78,35 @@ def test_one_kernel_computes_both(build: Build, expected: list[str], tuner: Last
 
 
 def test_operations_in_between_keep_their_kernels(tuner: Last) -> None:
-    """The pool computes the sum: what the pair gives is there before, though its second layer is not."""
-    model = Model("pair")
+    """The convolutions compute the sum: the pool, which runs between the two, is there before."""
+    model = Model("separable")
     x = model.input("x", float32(1, 9, 8, 12))
     between = depthwise(model, x, 12)
     other = pooled(model, x, 12)
     model.output(add(model, "add", pointwise(model, between), other))
     names, *_ = ran(model)
-    assert names == [ONE, "max_pool2d+add"]
+    assert names == ["max_pool2d", f"{ONE}+add"]
 
 
 def test_the_layers_stay_those_of_the_graph(tuner: Last) -> None:
-    model = Model("pair")
+    model = Model("separable")
     x = model.input("x", float32(1, 9, 8, 12))
     model.output(with_a_residual_sum(model, x))
     _, compiled, _ = ran(model)
     depthwise, conv, sum_ = compiled.placement
     assert [p.operation.op for p in compiled.placement] == ["depthwise_conv2d", "conv2d", "add"]
-    assert conv.within is sum_.within is depthwise.operation
-    assert [len(p.kernels) for p in compiled.placement] == [1, 0, 0]
-    assert conv.reason == "computed with the depthwise_conv2d before it"
+    assert depthwise.within is sum_.within is conv.operation
+    assert [len(p.kernels) for p in compiled.placement] == [0, 1, 0]
+    assert depthwise.reason == "computed with the conv2d behind it"
     (row,) = gpunn.profile(model, backend="webgpu", preference=SUSTAINED, runs=2, warmup=0).rows
-    assert (row.op, [o.op for o in row.appended]) == ("depthwise_conv2d", ["conv2d", "add"])
+    others = [o.op for o in row.prepended], [o.op for o in row.appended]
+    assert (row.op, *others) == ("conv2d", ["depthwise_conv2d"], ["add"])
     assert row.flops == 9 * 8 * 12 * (2 * 9 + 2 * 12 + 1)
 
 
 def test_what_lies_between_has_no_bytes(tuner: Last) -> None:
     """100 channels lie between 4 and 4."""
-    model = Model("pair")
+    model = Model("separable")
     x = add(model, "tile", model.input("x", float32(1, 16, 16, 4)), multiples=(1, 1, 1, 25))
     model.output(separable(model, x, 4))
     nbytes = {tuned: ran(model, tuned)[2] for tuned in (True, False)}
@@ -140,7 +114,7 @@ def test_what_lies_between_has_no_bytes(tuner: Last) -> None:
 
 
 def test_a_tuner_is_offered_the_kernels_that_the_two_have(tuner: Last) -> None:
-    model = Model("pair")
+    model = Model("separable")
     model.output(separable(model, model.input("x", float32(1, 9, 8, 12))))
     _, apart, _ = ran(model, tuned=False)
     ran(model)
@@ -192,7 +166,7 @@ def a_part_of_a_larger_tensor(model: Model, x: Operand) -> list[Operand]:
     return [model.add("concat", [separable(model, x), add(model, "abs", x)], {"axis": 3})[0]]
 
 
-NOT_PAIRS = (
+NOT_SEPARABLE = (
     two_readers,
     an_output_between,
     windows_of_nine_pixels,
@@ -205,25 +179,19 @@ NOT_PAIRS = (
 )
 
 
-@pytest.mark.parametrize("build", NOT_PAIRS)
+@pytest.mark.parametrize("build", NOT_SEPARABLE)
 def test_others_keep_kernels_of_their_own(
     build: Callable[[Model, Operand], list[Operand]], tuner: Last
 ) -> None:
-    model = Model("no pair")
+    model = Model("not separable")
     model.output(*build(model, model.input("x", float32(1, 9, 8, 12))))
     names, *_ = ran(model)
     assert not any(ONE in name for name in names)
     assert not tuner.offered
 
 
-@op(like)
-def on_the_host(x: Array) -> Array:
-    """Return x."""
-    return x
-
-
 def test_the_host_does_nothing_in_between(tuner: Last) -> None:
-    model = Model("no pair")
+    model = Model("not separable")
     x = model.input("x", float32(1, 9, 8, 12))
     between = depthwise(model, x, 12)
     (hosted,) = model.add(on_the_host, [x])
@@ -238,7 +206,7 @@ def test_a_tensor_that_takes_several_bindings_keeps_its_kernels(
     limits = open_device(None, False).properties.limits
     limit_device(monkeypatch, limits={**limits, "max-storage-buffer-binding-size": 9 * 8 * 12 * 4})
     for channels, pairs in ((12, True), (16, False)):
-        model = Model("pair")
+        model = Model("separable")
         model.output(separable(model, model.input("x", float32(1, 9, 8, 12)), channels))
         names, *_ = ran(model)
         assert (names == [ONE]) == pairs
@@ -246,7 +214,7 @@ def test_a_tensor_that_takes_several_bindings_keeps_its_kernels(
 
 def test_what_is_stored_has_the_type_of_what_lies_between(tuner: Last) -> None:
     """A relaxed model has float16 between operations, which holds these numbers, and gives float32."""
-    model = Model("pair")
+    model = Model("separable")
     x = model.input("x", float32(1, 9, 8, 12))
     model.output(separable(model, separable(model, x)))
     given = whole(*x.type.shape)
@@ -255,35 +223,27 @@ def test_what_is_stored_has_the_type_of_what_lies_between(tuner: Last) -> None:
         np.testing.assert_array_equal(compiled(given), cpu(given), strict=True)
 
 
-def test_software_is_not_offered_the_kernel(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_software_is_not_offered_the_kernel(tuner: Last, monkeypatch: pytest.MonkeyPatch) -> None:
     limit_device(monkeypatch, software=True)
-    found = Last()
-    monkeypatch.setattr(compiler, "_tuner", lambda *_: found)
-    model = Model("pair")
+    model = Model("separable")
     model.output(separable(model, model.input("x", float32(1, 9, 8, 12))))
     names, *_ = ran(model)
     assert names == ["depthwise_conv2d", "conv2d"]
-    assert not found.offered
+    assert not tuner.offered
 
 
-def test_a_pair_is_measured_and_compared_with_exact_results(
+def test_fused_convolutions_are_measured_and_compared_with_exact_results(
     gpu: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The tuner asks whether results are right only of a way that wins: here the second one, in any case."""
-    monkeypatch.setattr("gpunn.cache.cache_folder", lambda: tmp_path)
-    monkeypatch.setattr(records, "_known", {})
-    monkeypatch.setattr(measurement, "MARGIN", 1e9)
-    monkeypatch.setattr(measurement, "TOO_LONG", 1e9)
-    monkeypatch.setattr(calls, "LEAST_WORK", 0)
-    limit_device(monkeypatch, software=False)
-    model = Model("pair")
+    measured_alone(monkeypatch, tmp_path)
+    model = Model("separable")
     x = model.input("x", float32(1, 9, 8, 12))
     taps, filter = (model.constant("c", random(k, *s)) for k, s in enumerate(((1, 3, 3, 12), (7, 1, 1, 12))))
     (between,) = model.add("depthwise_conv2d", [x, taps], {"activation": "relu6"}, origin="layer 0")
     model.output(*model.add("conv2d", [between, filter], origin="layer 1"))
     *_, call = gpunn.tune(model).calls
     assert (call.op, call.origins, call.shape) == ("separable_conv2d", ("layer 0 and layer 1",), (1, 7, 6, 7))
-    assert [way.reason.split(":")[0] for way in call.ways] == ["a kernel for each of the two", "both in one"]
+    assert [way.reason.split(":")[0] for way in call.ways] == ["kernels for each of them", "both in one"]
     assert (call.chosen, [way.dropped for way in call.ways]) == (1, ["", ""])
     with model.compile(gpu, SUSTAINED) as compiled:
         assert dispatches(compiled) == [ONE]
