@@ -1,16 +1,17 @@
 //!use flat
 // Depthwise convolution over height and width, in strips: an invocation computes p.COLUMNS columns of up to p.ROWS
 // rows, of one V of channels, and walks down its rows. It keeps the window in registers, and the sums of all windows
-// that the last line of the input enters, so it reads each line once. With a stride some windows have no place in the
-// result: their sums are not stored.
+// that the last lines of the input enter, so it reads each line once. Where windows are closer together than the stride
+// wants, some have no place in the result: their sums are not stored.
 // Expects x [batch, H, W, C], w [KH, KW, N], bias [N] and y [batch, OH, OW, N]; C and N count V's, N = C * MULTIPLIER;
 // the functions of lib/real.wgsl and lib/chain.wgsl; p.H, p.W, p.OH, p.OW, p.SH, p.SW (stride), p.DH, p.DW (dilation:
 // input pixels between neighbours of a line, and between lines), p.PT, p.PL (padding), p.x_pitch and p.x_first (where
-// pixels of x begin), p.N, p.MULTIPLIER; p.APART (rows, columns of the result between those of a strip), p.STEPS (lines
-// from one row of a strip to the next, pixels of a line from one column to the next), p.TILES and p.STRIPS (strips
-// along x and y), p.count (N * TILES * STRIPS * batch); p.KH, p.TAPS (KH * KW: compilers would write out a loop over a
-// constant, and take long for its loads); TAPS_AT_ONCE; what gpunn/ops/contraction/depthwise_strip.py writes: Taps,
-// Sums, Columns, columns_from(), push_taps(), begin_row(), add_line(), put_row().
+// pixels of x begin), p.N, p.MULTIPLIER; p.APART (rows, columns of the result between those of a strip), p.STEPS
+// (windows from one row of a strip to the next, and from one column to the next), p.TILES and p.STRIPS (strips along x
+// and y), p.count (N * TILES * STRIPS * batch); p.TAPS (KH * KW: compilers would write out a loop over a constant, and
+// take long for its loads); LINES (of the input from a window to the one below), LIVE (rows of windows that a line may
+// enter), TAPS_AT_ONCE; what gpunn/ops/contraction/depthwise_strip.py writes: Taps, Sums, Columns, columns_from(),
+// push_taps(), begin_row(), add_lines(), put_row().
 // Places before the first row or column wrap to large numbers, so one comparison tells inside from outside.
 
 // A line of the input: its row, the column where the strip's windows begin, and where that pixel's V lies. The others
@@ -24,8 +25,10 @@ fn pixel(line: Line, place: u32) -> V {
   return select(V(), enter(loadv_x(select(0u, line.first + place * (p.DW * p.x_pitch), inside))), inside);
 }
 
-// The next line of a window.
-fn below(line: Line) -> Line { return Line(line.row + p.DH, line.left, line.first + p.DH * p.W * p.x_pitch); }
+// The line that lies so many lines of a window below.
+fn below(line: Line, lines: u32) -> Line {
+  return Line(line.row + lines * p.DH, line.left, line.first + lines * (p.DH * p.W * p.x_pitch));
+}
 
 fn tap(k: u32, n: u32) -> V { return loadv_w(k * p.N + n); }
 
@@ -60,11 +63,11 @@ fn compute(i: u32) {
   var line = Line(top, left, corner * p.x_pitch + p.x_first + n / p.MULTIPLIER);
   let columns = columns_from(ox);
   var row = image * p.OH + oy;
-  var missing = p.KH;  // lines of the row that is next
-  for (var lines = (rows - 1u) * p.STEPS.x + p.KH; lines > 0u; lines--) {
+  var missing = LIVE;  // rounds until the row that is next is there
+  for (var rounds = (rows - 1u) * p.STEPS.x + LIVE; rounds > 0u; rounds--) {
     begin_row(&sums, first);
-    add_line(&sums, &taps, line);
-    line = below(line);
+    add_lines(&sums, &taps, line);
+    line = below(line, LINES);
     missing--;
     if (missing == 0u) {
       put_row(&sums, row, columns, n, by);

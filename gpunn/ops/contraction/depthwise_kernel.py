@@ -30,6 +30,7 @@ from gpunn.ops.kernels.window import Window, window_params
 from gpunn.rows import Pitch
 
 _COLUMNS = 4  # output pixels along x of an invocation that computes a part of a row
+_OF_ALL_STRIDES = ", with the pipeline of all strides"
 
 # Completes a kernel of depthwise sums for reals or integers, for parts of the sums.
 Complete = Callable[[Kernel, Sequence[Box]], Sequence[Kernel]]
@@ -49,7 +50,10 @@ def integer_kernels(call: Call, window: Window, rounding: Rounding) -> Iterator[
 
 
 def _kernels(call: Call, window: Window, complete: Complete) -> Iterator[Candidate]:
-    """Yield the way first that reads less: short strips, as of devices with many processors, save little."""
+    """Yield the way first that reads less: short strips, as of devices with many processors, save little.
+
+    On software devices strips with the pipeline of all strides come before others: they compile sooner.
+    """
     if not fits_i32(call.x.size, call.y.size):
         raise Unsupported("more elements than the shaders can count")
 
@@ -59,18 +63,22 @@ def _kernels(call: Call, window: Window, complete: Complete) -> Iterator[Candida
 
     batch, channels = call.y.shape[0], call.y.shape[3]
     values = max(1, batch * channels // _lanes(call))
-    strip = strip_of(window, ceil_div(call.device.parallel_invocations, values))
-    if strip is None:
-        yield rows()
-        return
+    count = ceil_div(call.device.parallel_invocations, values)
 
-    def strips() -> Candidate:
+    def strips(strip: Strip, shared: bool) -> Candidate:
         kernels = complete(_strip_kernel(call, window, strip), [NO_LOOPS])
         kernels = [replace(kernel, loop_iterations=_iterations(strip)) for kernel in kernels]
-        return Candidate(kernels, f"strips of {strip.rows} x {strip.columns} pixels")
+        reason = f"strips of {strip.rows} x {strip.columns} pixels{_OF_ALL_STRIDES * shared}"
+        return Candidate(kernels, reason, quick_to_compile=shared)
 
-    ways = (strips, rows) if strip.reads < _reads_of_row(window) else (rows, strips)
-    yield from (way() for way in ways)
+    own = strip_of(window, count)
+    of_all = strip_of(window, count, shared=True) if call.device.software else None
+    shared = () if of_all == own else (of_all,)
+    found = [strip for strip in (*shared, own) if strip is not None]
+    late = [strip for strip in found if strip.reads >= _reads_of_row(window)]
+    yield from (strips(strip, strip is of_all) for strip in found if strip not in late)
+    yield rows()
+    yield from (strips(strip, strip is of_all) for strip in late)
 
 
 def _lanes(call: Call) -> int:
@@ -140,16 +148,17 @@ def _strip_kernel(call: Call, window: Window, strip: Strip) -> Kernel:
         "STRIPS": down,
         "ROWS": strip.rows,
         "COLUMNS": strip.columns,
-        "STEPS": (strip.y.step, strip.x.step),
+        "STEPS": strip.steps,
         "APART": (strip.y.apart, strip.x.apart),
         "TAPS": strip.taps,
     }
     reason = f"strips of {strip.rows} x {strip.columns} pixels"
     count = across * down * call.y.shape[0]
     kernel = _kernel(call, window, "depthwise_strip", count, params, reason)
-    return replace(kernel, constants={"TAPS_AT_ONCE": strip.taps_at_once}, generated=strip.wgsl)
+    constants = {"LIVE": strip.live, "LINES": strip.spread[0], "TAPS_AT_ONCE": strip.taps_at_once}
+    return replace(kernel, constants=constants, generated=strip.wgsl)
 
 
 def _iterations(strip: Strip) -> int:
     """Count the iterations of the loops of an invocation: over the taps, and down the strip."""
-    return nested(strip.taps // strip.taps_at_once).iterations + nested(strip.lines).iterations
+    return nested(strip.taps // strip.taps_at_once).iterations + nested(strip.rounds).iterations

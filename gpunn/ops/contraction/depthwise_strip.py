@@ -1,12 +1,12 @@
 """Depthwise convolutions in strips: the division into strips, and the WGSL that their shapes determine.
 
-An invocation walks down a strip of rows. It keeps the window and the sums of all rows that the next line of
-the input enters, so each line is read once for all of them. All that has an index in registers is written
-out: shaders/depthwise_strip.wgsl has the rest. The terms of a sum have the order of depthwise_conv2d.wgsl.
+An invocation walks down a strip of rows. It keeps the window and the sums of all rows that the next lines of
+the input enter, so each line is read once for all of them. All that has an index in registers is written out:
+shaders/depthwise_strip.wgsl has the rest. The terms of a sum have the order of depthwise_conv2d.wgsl.
 
-The windows that are written out begin at each line, and at neighbouring pixels of it. With a stride only some
-of them have a place in the result. So all strides share a pipeline, for a driver takes long to compile one
-(docs/performance.md, "First answers").
+The windows that are written out begin as far apart as the stride wants. Or they begin at each line, and at
+neighbouring pixels of it, so that all strides share a pipeline, for a driver takes long to compile one
+(docs/performance.md, "First answers"). With a stride only some of them have a place in the result then.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gpunn.ops.kernels.window import Window
 
 _MOST_TAPS = 49  # a window of 7 x 7
 _MOST_SUMS = 15  # that an invocation keeps
-_MOST_WINDOWS = 4  # side by side
+_MOST_WINDOWS = 4  # side by side, where each round reads one line; fewer where it reads several
 _LONG_LINE = 8  # pixels: wider strips read more of them at once, and save little
 _FEW_TAPS = 9  # are loaded one by one: compilers take long for each load of a shader
 _MOST_ROWS = 32  # of a strip: longer ones save little
@@ -62,22 +62,36 @@ def _axis(size: int, stride: int, dilation: int, count: int) -> Axis | None:
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """A strip of `rows` places along the axis y, and the places of so many neighbouring windows along x."""
+    """A strip of `rows` places along the axis y, and the places of so many windows side by side along x.
+
+    spread: how many lines, and pixels of a line, further the window behind a window begins.
+    """
 
     y: Axis
     x: Axis
     windows: int
     rows: int
+    spread: tuple[int, int]
+
+    @property
+    def steps(self) -> tuple[int, int]:
+        """Count the windows from one place to the next, down and along a line."""
+        return self.y.step // self.spread[0], self.x.step // self.spread[1]
 
     @property
     def columns(self) -> int:
         """Count the places along x."""
-        return ceil_div(self.windows, self.x.step)
+        return ceil_div(self.windows, self.steps[1])
+
+    @property
+    def live(self) -> int:
+        """Count the rows of windows that a line of the input may enter."""
+        return ceil_div(self.y.size, self.spread[0])
 
     @property
     def length(self) -> int:
         """Count the pixels of a line that a strip reads."""
-        return self.windows - 1 + self.x.size
+        return (self.windows - 1) * self.spread[1] + self.x.size
 
     @property
     def taps(self) -> int:
@@ -90,14 +104,15 @@ class Strip:
         return 1 if self.taps <= _FEW_TAPS else self.x.size
 
     @property
-    def lines(self) -> int:
-        """Count the lines of the input that a strip reads."""
-        return (self.rows - 1) * self.y.step + self.y.size
+    def rounds(self) -> int:
+        """Count the rounds down a strip: it also begins rows before the first that it stores."""
+        return (self.rows - 1) * self.steps[0] + self.live
 
     @property
     def reads(self) -> float:
         """Return how many V's are loaded for each one of the result."""
-        return (self.lines * self.length + self.taps) / (self.rows * self.columns)
+        lines = self.rounds * self.spread[0]
+        return (lines * self.length + self.taps) / (self.rows * self.columns)
 
     @property
     def count(self) -> int:
@@ -107,29 +122,31 @@ class Strip:
     @property
     def wgsl(self) -> str:
         """Write what shaders/depthwise_strip.wgsl leaves open."""
-        return "\n".join((*_types(self), *_taps(self), *_begin(self), *_line(self), *_put(self)))
+        return "\n".join((*_types(self), *_taps(self), *_begin(self), *_lines(self), *_put(self)))
 
 
-def strip_of(window: Window, strips: int) -> Strip | None:
+def strip_of(window: Window, strips: int, shared: bool = False) -> Strip | None:
     """Return the strip for a window; None if strips read nothing twice, or would keep too much in registers.
 
-    strips: how many an image should have for each V of channels.
+    strips: how many an image should have for each V of channels. shared: with the pipeline of all strides.
     """
     both = axes(window)
     if both is None:
         return None
     y, x = both
-    fitting = max(1, _LONG_LINE + 1 - x.size)
-    windows = min(_MOST_WINDOWS, fitting, _MOST_SUMS // y.size, max(1, (x.places - 1) * x.step + 1))
+    down, along = spread = (1, 1) if shared else (y.step, x.step)
+    fitting = max(1, (_LONG_LINE - x.size) // along + 1)
+    most = max(1, (x.places - 1) * x.step // along + 1)
+    windows = min(_MOST_WINDOWS // down, fitting, _MOST_SUMS // ceil_div(y.size, down), most)
     if y.size <= y.step or windows == 0 or y.size * x.size > _MOST_TAPS:
         return None
-    rows = ceil_div(y.places, max(1, strips // x.strips(ceil_div(windows, x.step))))
-    return Strip(y, x, windows, max(1, min(rows, _MOST_ROWS)))
+    rows = ceil_div(y.places, max(1, strips // x.strips(ceil_div(windows, x.step // along))))
+    return Strip(y, x, windows, max(1, min(rows, _MOST_ROWS)), spread)
 
 
 def _types(strip: Strip) -> Iterator[str]:
     yield f"alias Taps = array<V, {strip.taps}>;"
-    yield f"alias Sums = array<Sum, {strip.y.size * strip.windows}>;"
+    yield f"alias Sums = array<Sum, {strip.live * strip.windows}>;"
     yield f"alias Columns = array<u32, {strip.windows}>;"
     columns = ", ".join(f"column_of({i}u, first)" for i in range(strip.windows))
     yield f"fn columns_from(first: u32) -> Columns {{ return Columns({columns}); }}"
@@ -146,27 +163,34 @@ def _taps(strip: Strip) -> Iterator[str]:
 
 def _begin(strip: Strip) -> Iterator[str]:
     """Write begin_row(), which lets go of the oldest row of windows and begins a new one."""
-    kept = (strip.y.size - 1) * strip.windows
+    kept = (strip.live - 1) * strip.windows
     yield "fn begin_row(sums: ptr<function, Sums>, first: Sum) {"
     yield from (f"(*sums)[{i}] = (*sums)[{i + strip.windows}];" for i in range(kept))
     yield from (f"(*sums)[{kept + i}] = first;" for i in range(strip.windows))
     yield "}"
 
 
-def _line(strip: Strip) -> Iterator[str]:
-    """Write add_line(), which adds the products with a line to all rows."""
-    yield "fn add_line(sums: ptr<function, Sums>, taps: ptr<function, Taps>, line: Line) {"
-    yield from (f"let x{i} = pixel(line, {i}u);" for i in range(strip.length))
-    for k in range(strip.y.size * strip.windows):
-        age, window = divmod(k, strip.windows)
-        yield f"(*sums)[{k}] = {_sum(strip, f'(*sums)[{k}]', window, strip.y.size - 1 - age)};"
+def _lines(strip: Strip) -> Iterator[str]:
+    """Write add_lines(), which adds the products with the lines of a round to all rows."""
+    yield "fn add_lines(sums: ptr<function, Sums>, taps: ptr<function, Taps>, first: Line) {"
+    yield "var line = first;"
+    for line in range(strip.spread[0]):
+        yield "{"
+        yield from (f"let x{i} = pixel(line, {i}u);" for i in range(strip.length))
+        for k in range(strip.live * strip.windows):
+            age, window = divmod(k, strip.windows)
+            row = line + strip.spread[0] * (strip.live - 1 - age)
+            if row < strip.y.size:
+                yield f"(*sums)[{k}] = {_sum(strip, f'(*sums)[{k}]', window, row)};"
+        yield "}"
+        yield "line = below(line, 1u);"
     yield "}"
 
 
 def _sum(strip: Strip, sum: str, window: int, row: int) -> str:
     """Write a sum with the products of one row of a window."""
     for k in range(strip.x.size):
-        sum = f"add({sum}, x{window + k}, (*taps)[{row * strip.x.size + k}])"
+        sum = f"add({sum}, x{window * strip.spread[1] + k}, (*taps)[{row * strip.x.size + k}])"
     return sum
 
 

@@ -12,7 +12,7 @@ from gpunn.ops.kernels.window import Window, resolve
 from gpunn.types import Array
 from tests.ops.contraction.quantized_product import Case
 from tests.ops.contraction.test_conv import tolerance
-from tests.ops.harness import check, limit_device, model_of, random, take_candidate
+from tests.ops.harness import check, limit_device, model_of, random, take_body, take_candidate
 
 STRIPS, ROWS = "depthwise_strip", "depthwise_conv2d"
 MANY = 1 << 15  # invocations that occupy a large GPU
@@ -50,17 +50,20 @@ def test_strips_and_rows_have_the_same_bits(case: Any, gpu: str, monkeypatch: py
     shape, filter, attrs = case
     inputs = operands(shape, filter, bias=filter[0] != 5)
     atol = tolerance(inputs[0], inputs[1].reshape(-1, filter[-1]).T)
-    ways, found = set(), set()
-    for place in range(2):
+    limit_device(monkeypatch, software=True)  # which is offered strips of all strides, too
+    strides = attrs.get("stride", (1, 1)) != (1, 1)
+    ways, found = [], set()
+    for place in range(3 if strides else 2):
         take_candidate(monkeypatch, place)
-        ways.update(bodies(inputs, attrs, gpu))
+        ways += bodies(inputs, attrs, gpu)
         (y,) = check("depthwise_conv2d", inputs, attrs, backend=gpu, constants=(1, 2), atol=atol)
         found.add(y.tobytes())
-    assert ways == {STRIPS, ROWS}
+    assert sorted(ways) == [ROWS, *[STRIPS] * (2 if strides else 1)]
     assert len(found) == 1
 
 
-@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize("body", [STRIPS, ROWS])
+@pytest.mark.parametrize("software", [True, False])
 @pytest.mark.parametrize(
     ("kind", "shape", "filter", "attrs"),
     [
@@ -75,13 +78,15 @@ def test_quantised_strips_and_rows(
     shape: tuple[int, ...],
     filter: tuple[int, ...],
     attrs: dict[str, Any],
-    place: int,
+    software: bool,
+    body: str,
     gpu: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    take_candidate(monkeypatch, place)
+    limit_device(monkeypatch, software=software)
+    take_body(monkeypatch, body)
     case = Case("depthwise_conv2d", kind, shape, filter)
-    assert case.body(attrs) == (STRIPS, ROWS)[place]
+    assert case.body(attrs) == body
     case.check(gpu, attrs)
 
 
@@ -123,19 +128,38 @@ def test_windows_that_strips_do_not_suit() -> None:
 
 
 def test_a_strip_reads_each_line_once() -> None:
-    """Worked by hand: 10 lines of 6 pixels and 9 taps for 8 x 4 results; 9 lines for 4 x 2."""
+    """Worked by hand: 10 lines of 6 pixels and 9 taps for 8 x 4 results; 5 pairs of lines of 5 for 4 x 2."""
     strip = strip_of(window((8, 16), (3, 3)), 1)
     assert strip is not None
     assert (strip.rows, strip.columns, strip.reads) == (8, 4, (10 * 6 + 9) / 32)
     strip = strip_of(window((8, 16), (3, 3), stride=(2, 2)), 1)
     assert strip is not None
-    assert (strip.rows, strip.columns, strip.reads) == (4, 2, (9 * 6 + 9) / 8)
+    assert (strip.rows, strip.columns, strip.reads) == (4, 2, (5 * 2 * 5 + 9) / 8)
 
 
-def test_all_strides_share_a_pipeline() -> None:
-    found = [strip_of(window((32, 32), (3, 3), stride=stride), 1) for stride in ((1, 1), (2, 2), (1, 2))]
-    assert len({strip.wgsl for strip in found if strip is not None}) == 1
-    assert [strip.columns for strip in found if strip is not None] == [4, 2, 2]
+def test_strips_of_all_strides_share_a_pipeline() -> None:
+    """Worked by hand: with a stride of 2, 9 lines of 6 pixels and 9 taps for 4 x 2 results."""
+    strides = ((1, 1), (2, 2), (1, 2))
+    found = [strip_of(window((8, 16), (3, 3), stride=stride), 1, shared=True) for stride in strides]
+    strips = [strip for strip in found if strip is not None]
+    assert len({strip.wgsl for strip in strips}) == 1
+    assert [(strip.rows, strip.columns) for strip in strips] == [(8, 4), (4, 2), (8, 2)]
+    assert strips[1].reads == (9 * 6 + 9) / 8
+
+
+@pytest.mark.parametrize(("software", "count"), [(True, 1), (False, 2)])
+def test_software_devices_compile_one_pipeline_for_all_strides(
+    software: bool, count: int, gpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit_device(monkeypatch, software=software, parallel_invocations=1)
+    found = set()
+    for stride in ((1, 1), (2, 2)):
+        inputs = operands((1, 12, 12, 8), (3, 3, 8), bias=True)
+        with model_of("depthwise_conv2d", inputs, {"stride": stride}, (1, 2)).compile(gpu) as compiled:
+            (row,) = compiled.plan_rows()
+            assert row.kernel is not None
+            found.add((row.kernel.generated, *row.kernel.constants.items()))
+    assert len(found) == count
 
 
 def test_many_strips_are_short() -> None:
