@@ -170,12 +170,9 @@ fn add_values(sums: ptr<function, Four>, row: u32, column: u32, c: u32, j: u32) 
 // Rows without any score above -inf, whose sum is about 0, are NaN: 0 / 0.
 fn put_query(matrix: u32, query: u32, n: u32, sum: vec4<T>, total: T) {
   if (query < p.M && n * 4u < p.N) {
-    put_channels(matrix * p.M + query, n, select(sum / total, vec4<T>(undefined()), total < T(0.5)));
+    put_channels(matrix * p.M + query, n, select(sum / total, vec4<T>(T(undefined())), total < T(0.5)));
   }
 }
-
-// Through a variable: WGSL refuses constants that are not finite.
-fn undefined() -> T { var bits = 0x7fc00000u; return bitcast<f32>(bits); }
 
 // The places of elements 4 k to 4 k + 3 of a line of `count` elements, `step` apart; in place of others, the last one.
 fn places(at: u32, k: u32, step: i32, count: u32) -> vec4<u32> {

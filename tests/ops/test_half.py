@@ -179,8 +179,10 @@ CASES: list[Case] = [
 ]
 # Of integers, of float32 alone, for devices that limit loops (see test_chained_rows.py,
 # test_loops_in_parts.py and test_long_svdf.py), or for those with subgroups, which have the filter gradients
-# and products of CASES; of two operations (test_separable.py). A bundle has the bodies of its dispatches.
+# and products of CASES; of several operations (test_separable.py, test_attention.py). A bundle has the bodies
+# of its dispatches.
 OTHER_BODIES = {
+    "attention",
     "bundle",
     "check_ranges",
     "conv2d_filter_subgroup",

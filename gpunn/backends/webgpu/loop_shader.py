@@ -39,6 +39,8 @@ NARROW = 8  # invocations that lavapipe computes at once; those of a workgroup t
 _ELEMENT_BYTES = 32
 _NAMED = re.compile(r"\b(?:fn|const|alias|struct|override|var(?:\s*<[^>]*>)?)\s+([^\W\d]\w*)")
 _IDENTIFIER = re.compile(r"(?<![\w.])[^\W\d]\w*")
+_STRUCT = re.compile(r"\bstruct\s+\w+\s*(\{[^}]*\})")
+_MEMBER = re.compile(r"[^\W\d]\w*(?=\s*:)")
 _ENTRY = re.compile(r"@compute\s*@workgroup_size\([^)]*\)|@builtin\([^)]*\)")
 _BUFFER = re.compile(r"^@group\(0\) @binding\(\d+\) var<(storage|uniform)[^>]*> (\w+): ([^;]*);$")
 _ACCESSOR = re.compile(r"^fn (load4?v?|splat|int|word|store4?v?|put4?|get4?)_(\w+)\(")
@@ -121,7 +123,7 @@ def _declaration(line: str, operands: Set[str]) -> str | None:
 
 
 def _prefixed(text: str, prefix: str) -> str:
-    """Put a prefix before the names that a shader declares outside of functions."""
+    """Put a prefix before the names that a shader declares outside of functions; members keep theirs."""
     declared: set[str] = set()
     depth = place = 0
     for mark in re.finditer(r"[{}]", text):
@@ -130,7 +132,14 @@ def _prefixed(text: str, prefix: str) -> str:
         depth += 1 if mark.group() == "{" else -1
         place = mark.end()
     declared.update(_NAMED.findall(text, place))
-    return _IDENTIFIER.sub(lambda m: prefix + m.group() if m.group() in declared else m.group(), text)
+    bodies = (body.span(1) for body in _STRUCT.finditer(text))
+    members = {member.start() for span in bodies for member in _MEMBER.finditer(text, *span)}
+
+    def renamed(name: re.Match[str]) -> str:
+        ours = name.group() in declared and name.start() not in members
+        return prefix + name.group() if ours else name.group()
+
+    return _IDENTIFIER.sub(renamed, text)
 
 
 def _accessors(binding: Binding, result: str, variant: Variant, names: frozenset[str]) -> Iterator[str]:

@@ -130,12 +130,12 @@ def _infer_softmax(call: Call) -> TensorType:
     return x if x.quantization is None else fixed_output(x, 1 / 256, 0)
 
 
-# exp(-100) is 4e-44: nothing beside the row's maximum, which is 1.
+# exp(-100) is 4e-44: nothing beside the maximum, which gives 1. Only a row of -inf sums up to less.
 _SOFTMAX = {
     "measure": "x",
     "relative": "p.beta * (x - top)",
     "term": keep_nan("exp(max(r, -100.0))", "r"),
-    "finish": "term(r) / sum",
+    "finish": "select(term(r) / sum, T(undefined()), sum < 0.5)",
 }
 
 
@@ -158,7 +158,7 @@ def _prepare_softmax(call: Call) -> Callable[[Array], Array]:
 
 @op(
     _infer_softmax,
-    lambda call: _row_kernels(call, _SOFTMAX, beta=float(call["beta"])),
+    lambda call: _row_kernels(call, _SOFTMAX, ("nan",), beta=float(call["beta"])),
     dtypes=(DType.FLOAT16,),
     quantized=_as_integers(softmax_integer.INTEGER, (softmax_int16.INTEGER, softmax_int16.LONG)),
     precise=True,
@@ -188,7 +188,7 @@ def _infer_log_softmax(call: Call) -> TensorType:
     return x if x.quantization is None else fixed_output(x, 16 / 256, 255)
 
 
-# Only the sum of a row of negative infinities is below 1. Each r is one, too: the difference of two is NaN.
+# Where the sum is below 1, each r is a negative infinity, too: the difference of two is NaN.
 _LOG_SUM = keep_nan("select(log(sum), r, sum < 0.5)", "sum")
 _LOG_SOFTMAX = {**_SOFTMAX, "relative": "x - top", "finish": f"r - {_LOG_SUM}"}
 
