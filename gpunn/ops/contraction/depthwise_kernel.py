@@ -69,7 +69,7 @@ def _kernels(call: Call, window: Window, complete: Complete) -> Iterator[Candida
         kernels = complete(_strip_kernel(call, window, strip), [NO_LOOPS])
         kernels = [replace(kernel, loop_iterations=_iterations(strip)) for kernel in kernels]
         reason = f"strips of {strip.rows} x {strip.columns} pixels{_OF_ALL_STRIDES * shared}"
-        return Candidate(kernels, reason, quick_to_compile=shared)
+        return Candidate(kernels, reason, quick_to_compile=shared and own is not None)
 
     own = strip_of(window, count)
     of_all = strip_of(window, count, shared=True) if call.device.software else None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any
 
 import pytest
 
+from gpunn.kernel import Candidate, Kernel
 from gpunn.ops.contraction.depthwise_strip import Strip, axes, strip_of
 from gpunn.ops.kernels.window import Window, resolve
 from gpunn.types import Array
@@ -160,6 +162,27 @@ def test_software_devices_compile_one_pipeline_for_all_strides(
             assert row.kernel is not None
             found.add((row.kernel.generated, *row.kernel.constants.items()))
     assert len(found) == count
+
+
+@pytest.mark.parametrize(
+    ("stride", "ways"), [(1, [False, False]), (2, [True, False, False]), (5, [False, False])]
+)
+def test_strips_are_measured_where_no_others_are(
+    stride: int, ways: list[bool], gpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a stride of 5 there are no strips but those with the pipeline of all strides."""
+    limit_device(monkeypatch, software=True)
+    found: list[list[bool]] = []
+
+    def chosen(candidates: Iterator[Candidate], *_: object) -> Sequence[Kernel]:
+        offered = [*candidates]
+        found.append([way.quick_to_compile for way in offered])
+        return offered[0].kernels
+
+    monkeypatch.setattr("gpunn.backends.webgpu.lower.choose", chosen)
+    inputs = operands((1, 33, 33, 8), (7, 7, 8), bias=True)
+    assert bodies(inputs, {"stride": (stride, stride)}, gpu) == [STRIPS]
+    assert found == [ways]
 
 
 def test_many_strips_are_short() -> None:
