@@ -110,7 +110,7 @@ def convolved_in_depth(model: Model, x: Operand) -> Operand:
         ("depthwise_strip", (2, 5, 7, 8), convolved_by_channel),
         ("depthwise_strip", (2, 5, 7, 3), convolved_in_two),
     ],
-    ids=str,
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_each_body_of_convolutions_finds_pixels(
     gpu: str, body: str, shape: tuple[int, ...], reader: Reader, monkeypatch: pytest.MonkeyPatch
