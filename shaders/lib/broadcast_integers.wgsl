@@ -5,21 +5,19 @@
 // Elements and weights, without their zero points, are up to 255, so sums of eight products are up to 520200, and exact
 // in f32: CPUs multiply those with less effort than bytes. With 1.5 * 2^23 added, such a sum n has the bits of that
 // number plus n, so it needs no conversion to an integer. begin() takes off what all steps together add too much.
-// Expects weight_at(q), four weights less the filter's zero point; bias; p.DEPTH; what lib/requantize.wgsl expects.
+// Expects weight_at(q), four weights less the filter's zero point, SHIFTED and ITS_BITS, the number that is added and
+// its bits, of lib/centred_weights.wgsl or lib/stored_weights.wgsl; bias; p.DEPTH; what lib/requantize.wgsl expects.
 
 alias Total = vec4<i32>;
 
-const SHIFTED: f32 = 12582912.0; // 1.5 * 2^23
-const ITS_BITS: u32 = 0x4b400000u;
-
-fn begin(n: u32) -> Total { return load4_bias(n) - vec4<i32>(i32(p.DEPTH / STEP * ITS_BITS)); }
+fn begin(n: u32) -> Total { return load4_bias(n) - vec4<i32>(p.DEPTH / STEP * ITS_BITS); }
 
 fn factor_of(x: T) -> f32 { return f32(x - p.zeros.x); }
 
 fn factors_of(x: vec4<T>) -> vec4<f32> { return vec4<f32>(enter(x)); }
 
 fn add_step(sum: Total, w: Weights, x: Factors) -> Total {
-  return sum + bitcast<vec4<i32>>(plus_step(vec4<f32>(SHIFTED), w, x));
+  return sum + bitcast<vec4<i32>>(plus_step(SHIFTED, w, x));
 }
 
 fn finished(m: u32, end: u32, n: u32, sums: ptr<function, Sums>) -> Ending { return ending(n); }

@@ -1,5 +1,6 @@
 // Four integers of 8 bits and the word that has them, with shifts by constants: SwiftShader takes two to three times as
-// long for WGSL's unpack4xU8(), unpack4xI8() and pack4xU8(). lavapipe takes as long for either.
+// long for WGSL's unpack4xU8(), unpack4xI8() and pack4xU8(). lavapipe takes as long for either. lib/bytes_by_reals.wgsl
+// has the same without shifts.
 
 fn unsigned_bytes(w: u32) -> vec4<i32> {
   return vec4<i32>(i32(w & 255u), i32((w >> 8u) & 255u), i32((w >> 16u) & 255u), i32(w >> 24u));

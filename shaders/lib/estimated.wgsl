@@ -27,7 +27,7 @@ fn rescaled(sum: V, by: Ending) -> V { return finishv(sum, by.multiplier, by.nud
 
 fn estimated(sum: i32, multiplier: i32, nudge: i32, factor: f32, summand: f32) -> i32 {
   let e = f32(sum) * factor + summand;
-  let n = round(e);
+  let n = floor(e + 0.5);
   let above = e - n;
   // Negative if t is below n.
   let side = select(bitcast<i32>(above), sum * multiplier + nudge, abs(above) < NEAR);

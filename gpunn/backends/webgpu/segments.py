@@ -50,6 +50,8 @@ def in_segments(call: Call, kernels: Sequence[Kernel]) -> Sequence[Kernel]:
 def _kernel(call: Call, kernel: Kernel) -> Kernel:
     if call.device.wide_words:
         kernel = replace(kernel, wide_words=True)
+    if call.device.shifts_singly:
+        kernel = replace(kernel, without_shifts=True)
     reads = tuple(_read(call, read) for read in kernel.reads)
     writes = tuple(_write(call, write) for write in kernel.writes)
     same = all(a is b for a, b in zip((*reads, *writes), (*kernel.reads, *kernel.writes), strict=True))

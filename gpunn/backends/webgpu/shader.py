@@ -35,6 +35,7 @@ from gpunn.kernel import Function, Kernel, Param, Read, Scratch, Write, ceil_div
 from gpunn.types import DType
 
 SUFFIX = ".wgsl"
+_WITHOUT_SHIFTS = "bytes_by_reals"  # in shaders/lib, in the place of "bytes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,7 @@ def key_of(kernel: Kernel, operation: Operation) -> ShaderKey:
     bindings = (*reads, *writes)
     if kernel.wide_words:
         bindings = tuple(replace(b, wide=has_wide_words(b)) for b in bindings)
+    packed = kernel.without_shifts and any(b.dtype in PACKED_TYPES for b in bindings)
     return ShaderKey(
         body=kernel.body,
         workgroup=kernel.workgroup,
@@ -108,7 +110,7 @@ def key_of(kernel: Kernel, operation: Operation) -> ShaderKey:
         params=tuple((name, param_type(value)) for name, value in ordered_params(kernel)),
         constants=tuple(sorted(kernel.constants.items())),
         functions=tuple(sorted(kernel.functions.items())),
-        libraries=kernel.libraries,
+        libraries=(*kernel.libraries, _WITHOUT_SHIFTS) if packed else kernel.libraries,
         lanes=kernel.lanes,
         accumulator=kernel.accumulator,
         generated=kernel.generated,
@@ -220,7 +222,7 @@ def _files(key: ShaderKey) -> list[str]:
     dtypes = (key.accumulator, *(b.dtype for b in key.bindings))
     doubles = {DType.INT64: "int64", DType.COMPLEX64: "complex"}
     rows = any(b.rows for b in key.bindings)
-    packed = any(b.dtype in PACKED_TYPES for b in key.bindings)
+    packed = any(b.dtype in PACKED_TYPES for b in key.bindings) and _WITHOUT_SHIFTS not in key.libraries
     wide = any(b.wide for b in key.bindings)
     conditions = {"half": rounded, "in_rows": rows, "bytes": packed, "wide_words": wide}
     conditions |= {name: d in dtypes for d, name in doubles.items()}

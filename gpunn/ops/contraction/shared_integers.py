@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import struct
 from dataclasses import replace
 
 import numpy as np
 
-from gpunn.kernel import Kernel, Pack, Read
+from gpunn.kernel import Kernel, Pack, Param, Read
 from gpunn.ops.call import Call
 from gpunn.ops.contraction.broadcast_tile import Gain, loads_singly, shared_sums
 from gpunn.ops.contraction.filter_packing import BLOCK, block_extents, pack_bias, pack_blocks
@@ -25,13 +26,35 @@ def pack_centred(filter: Array, zero: int) -> Array:
     return pack_blocks((filter.astype(np.int16) - zero).astype(np.float16))
 
 
+def pack_words(filter: Array, zero: int) -> Array:
+    """Pack [O, ..., I] of 8 bits as pack_blocks() does, in words of four channels.
+
+    The three lower bytes of a word are unsigned, the highest one is signed (shaders/lib/stored_weights.wgsl).
+    """
+    columns = pack_blocks(filter, zero)
+    changed = slice(3, None, 4) if columns.dtype == np.uint8 else [k for k in range(BLOCK) if k % 4 < 3]
+    found = columns.view(np.uint8)
+    found[..., changed] ^= 128
+    return found.view(np.int32)
+
+
+def _offsets(dtype: DType, zero: int) -> Param:
+    """Return what pack_words() adds to the weights of each column of a word, as bits of an f32."""
+    unsigned = zero if dtype is DType.UINT8 else zero + 128
+    offsets = (*(unsigned << 8 * k for k in range(3)), (unsigned - 128) << 24)
+    first, second, third, fourth = struct.unpack("<4i", struct.pack("<4f", *offsets))
+    return first, second, third, fourth
+
+
 def shared_integers(call: Call, window: Window, depth: int, how: Rescaling) -> Kernel:
     """Compute a quantised convolution with one group, or a product; see shared_rows()."""
     real = shared_sums(call, window, depth)
     x, w, bias = real.reads
     channels, rows = block_extents(call.y.shape[-1], depth * math.prod(window.size))
+    params = {**real.params, **how.params(how.zero_w, 4), "SCALES": channels // 4}
     if loads_singly(call.device):
-        w, weights = replace(w, pack=Pack(pack_blocks, (how.zero_w,))), "stored_weights"
+        w = replace(w, width=1, pack=Pack(pack_words, (how.zero_w,)), dtype=DType.INT32)
+        weights, params["offsets"] = "stored_weights", _offsets(call.input(1).dtype, how.zero_w)
     else:
         pack, nbytes = Pack(pack_centred, (how.zero_w,)), 2 * channels * rows
         w, weights = replace(w, pack=pack, dtype=DType.FLOAT16, nbytes=nbytes), "centred_weights"
@@ -40,7 +63,7 @@ def shared_integers(call: Call, window: Window, depth: int, how: Rescaling) -> K
     kernel = replace(
         real,
         reads=(x, w, bias, Read("scales", None, 4, value=how.table(BLOCK))),
-        params={**real.params, **how.params(how.zero_w, 4), "SCALES": channels // 4},
+        params=params,
         libraries=(*("broadcast_integers" if n == "broadcast_reals" else n for n in real.libraries), weights),
         lanes=4,
         reason=f"integers: {real.reason}; sums of 8 products in f32",

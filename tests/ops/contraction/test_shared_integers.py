@@ -11,7 +11,7 @@ import pytest
 from gpunn.backends.webgpu.lower import lower
 from gpunn.device import BASELINE, SUBGROUPS, DeviceProperties
 from gpunn.kernel import Kernel
-from gpunn.ops.contraction.shared_integers import pack_centred
+from gpunn.ops.contraction.shared_integers import pack_centred, pack_words
 from tests.ops.contraction.quantized_product import ATTRS, DTYPES, Case
 from tests.ops.contraction.test_broadcast_tile import limit_subgroups
 from tests.ops.harness import take_body
@@ -92,6 +92,19 @@ def test_a_filter_is_packed_without_its_zero_point() -> None:
     assert (packed.dtype, packed.shape) == (np.float16, (1, 8, 32))
     np.testing.assert_array_equal(packed[0, :3, :2].T, filter.astype(int) - 128)
     assert not packed[0, 3:].any() and not packed[0, :, 2:].any()
+
+
+@pytest.mark.parametrize(("dtype", "zero"), [(np.uint8, 128), (np.uint8, 3), (np.int8, -7)])
+def test_a_filter_is_packed_in_words_with_signed_upper_bytes(dtype: type[np.generic], zero: int) -> None:
+    filter = np.random.default_rng(0).integers(0, 256, (37, 3), np.uint8).view(dtype)
+    packed = pack_words(filter, zero)
+    assert (packed.dtype, packed.shape) == (np.int32, (2, 8, 8))
+    lower = packed[..., None].view(np.uint8)[..., :3].astype(int) - 128
+    low = 128 if dtype is np.uint8 else 0
+    columns = np.concatenate([lower, packed[..., None] >> 24], -1) + low
+    columns = columns.transpose(0, 2, 3, 1).reshape(64, 8)
+    np.testing.assert_array_equal(columns[:37, :3], filter)
+    assert (columns[37:] == zero).all() and (columns[:, 3:] == zero).all()
 
 
 @pytest.mark.parametrize(
