@@ -22,9 +22,10 @@ from typing import Any
 import gpunn
 from benchmarks.command import command, program
 from benchmarks.networks import NETWORKS
-from gpunn.bench import Benchmark, Result, benchmark
 from gpunn.bench.conditions import Conditions, load, load_text
 from gpunn.bench.group import Turns
+from gpunn.bench.measure import benchmark
+from gpunn.bench.result import Benchmark, Result
 from gpunn.cli.grid import Grid, number, report
 from gpunn.cli.plot import check_plot
 from gpunn.cli.progress import progress_bars

@@ -16,6 +16,7 @@ from gpunn.wording import counted
 if TYPE_CHECKING:
     import zipfile
 
+MAX_FILE_BYTES = 2**31 - 1  # of a model: a flatbuffer's offsets and a protobuf's lengths end there
 MAX_DIRECTORY_BYTES = 1 << 20  # of a zip archive; an entry has about 100
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)  # a pipe is opened at once
 

@@ -20,14 +20,7 @@ from gpunn.graph.scores import Scoring
 from gpunn.importers import Source, check_suffix, contents_of, read
 from gpunn.limits import UNLIMITED, Limits
 from gpunn.types import Shape
-
-# What Model.update() calls. Training stands below this module, so `gpunn` puts it here.
-_updater: list[Callable[..., Model]] = []
-
-
-def update_by(updater: Callable[..., Model]) -> None:
-    """Let Model.update() call a function with the model and its own arguments."""
-    _updater[:] = [updater]
+from gpunn.updating import updated
 
 
 @dataclass(slots=True, repr=False)
@@ -100,7 +93,8 @@ class Model(Graph):
         """
         if len(args) + len({"variable", "operand"} & {*options}) == 2:
             return super(Model, self).update(*args, **options)  # a dataclass with slots is another class
-        return _updater[0](self, *args, **options)
+        trained: Model = updated(self, *args, **options)
+        return trained
 
     def compile(
         self,

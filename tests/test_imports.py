@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from gpunn import vision
+from gpunn.bench.peers import PEERS
 from tests.importers.coreml.builder import layer, model
 from tests.resources import ROOT
 
@@ -32,15 +33,16 @@ def network() -> bytes:
 @pytest.mark.parametrize(
     ("program", "needless"),
     [
-        ("import gpunn", (*READERS, *GPU, *PHOTOS, *MEASURED)),
-        ("from gpunn.cli import main; main(['--help'])", (*READERS, *GPU)),
+        ("import gpunn; gpunn.__version__", ("numpy", "gpunn.errors")),
+        ("import gpunn; gpunn.load, gpunn.Model, gpunn.ModelError", (*READERS, *GPU, *PHOTOS, *MEASURED)),
+        ("from gpunn.cli import main; main(['--help'])", ("numpy", "rich", "gpunn.types", "gpunn.cli.bench")),
         (RUN, (*GPU, *PHOTOS, *MEASURED, "google.protobuf", "gpunn.importers.coreml.model_file")),
         (
             f"import gpunn; gpunn.load({network()!r}).compile('cpu')",
             (*GPU, *PHOTOS, *OTHER_LAYERS, "tflite", "gpunn.importers.tflite.reader"),
         ),
     ],
-    ids=["import", "help", "cpu", "coreml"],
+    ids=["import", "load", "help", "cpu", "coreml"],
 )
 def test_a_program_imports_only_what_it_needs(program: str, needless: tuple[str, ...]) -> None:
     tail = f"; import sys; print(*(m for m in {needless!r} if m in sys.modules), file=sys.stderr)"
@@ -48,6 +50,20 @@ def test_a_program_imports_only_what_it_needs(program: str, needless: tuple[str,
         [sys.executable, "-c", program + tail], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stderr.strip() == ""
+
+
+def test_a_benchmark_times_all_imports_of_what_it_measures() -> None:
+    """What a worker imports before it begins is not timed."""
+    library = PEERS["gpunn-webgpu"].library
+    program = (
+        f"import sys, {library}; before = set(sys.modules); import gpunn.bench.worker; "
+        "print(*(m for m in sys.modules if m.startswith('gpunn.') and m not in before))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split()
+    assert all(module.startswith("gpunn.bench") for module in done.stdout.split())
 
 
 def test_the_names_of_these_modules_are_true() -> None:

@@ -12,16 +12,9 @@ from typing import Annotated
 import typer
 
 import gpunn
-from gpunn.cli.bench import BenchCommand, bench
-from gpunn.cli.classify import classify
-from gpunn.cli.compare import compare
-from gpunn.cli.devices import devices
-from gpunn.cli.finetune import finetune
-from gpunn.cli.inspect import inspect
+from gpunn.cli.commands import Subcommands
 from gpunn.cli.paths import remove_copies, said
-from gpunn.cli.profile import profile
-from gpunn.cli.show import remark
-from gpunn.cli.tune import tune
+from gpunn.cli.text import remark
 from gpunn.errors import GpunnError
 
 EXIT_ERROR = 2
@@ -29,18 +22,11 @@ EXIT_INTERRUPTED = 130  # 128 + SIGINT, what shells expect
 EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE
 
 app = typer.Typer(
+    cls=Subcommands,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(classify)
-app.command(short_help="Compare the answers of backends, layer by layer.")(compare)
-app.command(cls=BenchCommand, short_help="Measure latency and throughput, beside other libraries.")(bench)
-app.command(short_help="Show a model's operators, shapes, placement and memory.")(inspect)
-app.command(short_help="Show the time of every operation of a model.")(profile)
-app.command(short_help="Measure and remember the quickest kernels for a model.")(tune)
-app.command(short_help="Retrain a classifier on your own photos.")(finetune)
-app.command(short_help="List GPU adapters and the CPU, with their limits.")(devices)
 
 
 @app.callback(invoke_without_command=True)

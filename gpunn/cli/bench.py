@@ -9,11 +9,12 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from gpunn.bench import Benchmark, Result, benchmark
 from gpunn.bench.conditions import load_text
 from gpunn.bench.group import Turns
-from gpunn.bench.measure import ALL, BACKENDS, PREFERENCES, preference_text
+from gpunn.bench.measure import ALL, BACKENDS, PREFERENCES, benchmark, preference_text
 from gpunn.bench.peers import OTHERS
+from gpunn.bench.result import Benchmark, Result
+from gpunn.cli.commands import subcommand
 from gpunn.cli.complete import listed
 from gpunn.cli.grid import ABSENT, Grid, number, report
 from gpunn.cli.progress import progress_bars
@@ -27,6 +28,8 @@ from gpunn.cli.show import (
     words,
 )
 from gpunn.wording import counted
+
+app = subcommand()
 
 _STARTS = {"import s": "import_s", "load s": "load_s", "first answer s": "first_s"}
 _RARE = ("min ms", "CPU ms")
@@ -43,6 +46,7 @@ class BenchCommand(TyperCommand):
         return super().parse_args(ctx, list(itertools.chain.from_iterable(pairs)))
 
 
+@app.command(cls=BenchCommand)
 def bench(
     model: ModelFile,
     backends: Annotated[

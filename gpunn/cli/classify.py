@@ -18,6 +18,7 @@ from rich.text import Text
 import gpunn
 from gpunn import vision
 from gpunn.cli.columns import Column, Row, print_table
+from gpunn.cli.commands import subcommand
 from gpunn.cli.paths import files, one_file, shown
 from gpunn.cli.pixels import OPTION, Mean, PixelRange, Std, mean_and_std
 from gpunn.cli.show import (
@@ -31,15 +32,17 @@ from gpunn.cli.show import (
     duration,
     json_text,
     plain,
-    remark,
     stderr,
     stdout,
 )
+from gpunn.cli.text import remark
 from gpunn.cli.wrap import say
 from gpunn.errors import FormatError, MissingFileError, UnsupportedError
 from gpunn.files import Skipped, describe_skipped, files_in
 from gpunn.types import Array
 from gpunn.wording import counted
+
+app = subcommand()
 
 LEAST_LABEL = 18  # columns of the terminal to which names of classes may be shortened
 
@@ -72,6 +75,7 @@ class _Report:
     skipped: Skipped = field(default_factory=Skipped)
 
 
+@app.command()
 def classify(
     photos: Annotated[
         list[Path],

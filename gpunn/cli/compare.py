@@ -10,6 +10,7 @@ import typer
 
 import gpunn
 from gpunn import vision
+from gpunn.cli.commands import subcommand
 from gpunn.cli.comparison import print_comparison
 from gpunn.cli.complete import listed
 from gpunn.cli.paths import files
@@ -20,10 +21,13 @@ from gpunn.comparison.litert import RESOLVERS
 from gpunn.comparison.sides import EXACT, RELAXED
 from gpunn.importers import SUFFIXES
 
+app = subcommand()
+
 EXIT_DIFFERENT = 1
 BACKENDS = ("webgpu", "cpu", EXACT, *RESOLVERS)
 
 
+@app.command()
 def compare(
     model: ModelFile,
     inputs: Annotated[

@@ -11,7 +11,8 @@ from rich.text import Text
 from gpunn.cli.columns import Column, Row, print_table
 from gpunn.cli.operations import LEAST_NAME, LEAST_PLACE, places
 from gpunn.cli.pixels import OPTION
-from gpunn.cli.show import plain, remark
+from gpunn.cli.show import plain
+from gpunn.cli.text import remark
 from gpunn.cli.wrap import say
 from gpunn.comparison import figures
 from gpunn.comparison.classes import Share

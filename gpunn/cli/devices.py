@@ -11,14 +11,18 @@ from rich.console import Console
 
 import gpunn
 from gpunn.cli.columns import Column, Row, print_table
+from gpunn.cli.commands import subcommand
 from gpunn.cli.show import json_text, plain, stdout
 from gpunn.cli.wrap import say
 from gpunn.comparison.elementary import FunctionError, elementary_errors
 from gpunn.document import as_document
 
+app = subcommand()
+
 _LIMITS = re.compile("max-compute|max-buffer-size|m(ax|in)-(storage|uniform)-buffer")  # the rest: for drawing
 
 
+@app.command()
 def devices(
     accuracy: Annotated[
         bool, typer.Option("--accuracy", help="Measure the errors of elementary functions on each device.")

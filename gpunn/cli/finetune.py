@@ -13,6 +13,7 @@ from rich.console import Console
 import gpunn
 from gpunn import vision
 from gpunn.cli.columns import Column, Row, print_table
+from gpunn.cli.commands import subcommand
 from gpunn.cli.pixels import OPTION, Mean, PixelRange, Std, mean_and_std
 from gpunn.cli.plot import check_plot, plot_losses
 from gpunn.cli.progress import progress_bars
@@ -23,10 +24,10 @@ from gpunn.cli.show import (
     duration,
     json_text,
     plain,
-    remark,
     size,
     stdout,
 )
+from gpunn.cli.text import remark
 from gpunn.cli.wrap import say
 from gpunn.errors import FormatError, UnsupportedError
 from gpunn.files import describe_skipped
@@ -38,6 +39,8 @@ from gpunn.importers.common.format import Format
 from gpunn.vision.classes import MOST_NAMED
 from gpunn.wording import counted
 
+app = subcommand()
+
 _RATES = "; ".join(
     f"{optimizer}: {rates['last']:g}, {rates['all']:g} for all layers" for optimizer, rates in RATES.items()
 )
@@ -48,6 +51,7 @@ _UNSCORED = (
 )
 
 
+@app.command()
 def finetune(
     model: ModelFile,
     folder: Annotated[

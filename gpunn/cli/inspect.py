@@ -13,6 +13,7 @@ from rich.console import Console
 import gpunn
 from gpunn.backends.webgpu import shader
 from gpunn.cli.columns import Column, Row, print_table
+from gpunn.cli.commands import subcommand
 from gpunn.cli.operations import LEAST_NAME, LEAST_PLACE, Cells, called, places, results
 from gpunn.cli.show import (
     AllColumns,
@@ -35,9 +36,12 @@ from gpunn.graph.parts import walk
 from gpunn.graph.pixels import PixelScale
 from gpunn.graph.scores import Scoring
 
+app = subcommand()
+
 LEAST_RESULT = 24  # columns of the terminal for the types of an operation's results
 
 
+@app.command()
 def inspect(
     model: ModelFile,
     plan: Annotated[

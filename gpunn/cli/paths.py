@@ -12,7 +12,7 @@ from pathlib import Path
 import typer
 
 from gpunn.errors import FormatError
-from gpunn.importers import MAX_FILE_BYTES
+from gpunn.files import MAX_FILE_BYTES
 
 STDIN = Path("-")
 _FOLDER = "gpunn-stdin-"  # what the names of temporary folders begin with

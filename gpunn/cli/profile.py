@@ -13,6 +13,7 @@ from rich.console import Console
 import gpunn
 from gpunn import vision
 from gpunn.cli.columns import Column, Row, print_table
+from gpunn.cli.commands import subcommand
 from gpunn.cli.operations import LEAST_NAME, LEAST_PLACE, Named, called, places
 from gpunn.cli.paths import files
 from gpunn.cli.pixels import OPTION, Mean, PixelRange, Std, mean_and_std
@@ -24,6 +25,8 @@ from gpunn.comparison.inputs import file_source
 from gpunn.profiling import AppendedRow, Profile
 from gpunn.profiling import Row as Operation
 
+app = subcommand()
+
 _METHODS = {
     "timestamps": "the device's timestamps around each dispatch",
     "submissions": "each dispatch submitted alone, since the device has no timestamps",
@@ -31,6 +34,7 @@ _METHODS = {
 }
 
 
+@app.command()
 def profile(
     model: ModelFile,
     inputs: Annotated[

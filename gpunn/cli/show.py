@@ -1,4 +1,4 @@
-"""Helpers of all subcommands: consoles, safe text, readable sizes and times, JSON, option types."""
+"""Helpers of all subcommands: consoles, readable sizes and times, JSON, option types."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from rich.text import Text
 
 from gpunn.cli.complete import device_names
 from gpunn.cli.paths import one_file
+from gpunn.cli.text import printable
 from gpunn.compilation.preference import Preference
 from gpunn.importers import SUFFIXES
 
@@ -85,12 +86,6 @@ def stdout() -> Console:
     return _Console(width=None if on_terminal() else WIDE, highlight=False)
 
 
-def remark(text: str) -> None:
-    """Print one line on stderr, if there is one."""
-    if sys.stderr is not None:
-        print(one_line(text), file=sys.stderr)
-
-
 def on_terminal() -> bool:
     """Tell whether results go to a terminal."""
     return sys.stdout is not None and sys.stdout.isatty()
@@ -131,12 +126,7 @@ def named_preference(name: str) -> Preference:
 
 def plain(value: object) -> Text:
     """Show a text from a file unchanged: no markup, and no control characters for the terminal."""
-    return Text("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(value)))
-
-
-def one_line(message: str) -> str:
-    """Replace every run of white space in a message, including line breaks, by one blank."""
-    return plain(" ".join(message.split())).plain
+    return Text(printable(str(value)))
 
 
 def json_text(document: Any) -> str:

@@ -10,6 +10,7 @@ from rich.console import Console
 import gpunn
 from gpunn import cache
 from gpunn.cli.columns import Column, Row, print_table
+from gpunn.cli.commands import subcommand
 from gpunn.cli.operations import LEAST_NAME, called
 from gpunn.cli.progress import progress_bars
 from gpunn.cli.show import (
@@ -28,7 +29,10 @@ from gpunn.cli.wrap import say
 from gpunn.tuning.result import TunedCall, Tuning, Way
 from gpunn.wording import counted
 
+app = subcommand()
 
+
+@app.command()
 def tune(
     model: ModelFile,
     device: DeviceName = None,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gpunn.errors import FormatError, MissingFileError, ModelError, ModelFileError, UnsupportedError
+from gpunn.files import MAX_FILE_BYTES
 from gpunn.graph.graph import Graph
 from gpunn.graph.parts import constant_bytes
 from gpunn.importers import coreml, tflite
@@ -18,7 +19,6 @@ from gpunn.limits import UNLIMITED, Limits
 
 FORMATS: tuple[Format, ...] = (tflite.FORMAT, coreml.FORMAT)  # the first that recognises a file reads it
 SUFFIXES = tuple(suffix for format in FORMATS for suffix in (*format.suffixes, *format.folders))
-MAX_FILE_BYTES = 2**31 - 1  # a flatbuffer's offsets and a protobuf's lengths end there
 
 Source = str | os.PathLike[str] | bytes | bytearray | memoryview
 

@@ -11,7 +11,7 @@ import pytest
 
 import gpunn
 from gpunn import vision
-from gpunn.bench import Result, measure
+from gpunn.bench import measure
 from gpunn.bench.measure import (
     PREFERENCES,
     batched,
@@ -22,6 +22,7 @@ from gpunn.bench.measure import (
     reference,
     stacked,
 )
+from gpunn.bench.result import Result
 from gpunn.comparison.inputs import random_source
 from gpunn.types import float32
 

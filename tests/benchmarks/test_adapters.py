@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.adapters import OURS, Compared, Driver, draw, table
-from gpunn.bench import Benchmark, Entrant, Result
 from gpunn.bench.conditions import Conditions
+from gpunn.bench.result import Benchmark, Entrant, Result
 
 PEERS = ("ncnn-vulkan", "litert-gpu")
 

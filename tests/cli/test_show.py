@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from gpunn.cli.show import duration, input_shapes, json_text, one_line, plain, size
+from gpunn.cli.show import duration, input_shapes, json_text, plain, size
+from gpunn.cli.text import one_line
 
 
 @pytest.mark.parametrize(

@@ -103,8 +103,9 @@ class Kind:
         return f"the package {self.package} is not installed"
 
 
-OURS = {
-    f"gpunn-{backend}": Kind("gpunn", "gpunn", __name__, "Gpunn", (backend,)) for backend in ("webgpu", "cpu")
+OURS = {  # the package itself imports nothing
+    f"gpunn-{backend}": Kind("gpunn.model", "gpunn", __name__, "Gpunn", (backend,))
+    for backend in ("webgpu", "cpu")
 }
 OTHERS = {
     "litert": Kind("ai_edge_litert.interpreter", "ai-edge-litert", f"{__name__}.litert", "Litert"),
