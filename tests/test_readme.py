@@ -31,7 +31,7 @@ def test_links_have_targets() -> None:
 
 
 def test_the_test_command_is_that_of_the_ci() -> None:
-    command = ".venv/bin/python -m pytest"
+    command = ".venv/bin/python -m pytest -n auto"
     assert any(block.rstrip().endswith(command) for block in blocks("sh"))
     assert command in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
