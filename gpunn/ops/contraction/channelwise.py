@@ -7,19 +7,19 @@ several neighbouring pixels count as one of more channels.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 
 from gpunn.kernel import ceil_div
+from gpunn.ops.contraction.pieces import remembered
 from gpunn.ops.kernels.window import Window, strided, window_steps
-from gpunn.ops.memory import scratch
+from gpunn.ops.memory import aligned, scratch
 from gpunn.types import Array
 
-LONG = 1024  # elements that numpy works on at a time: they stay in the cache; a multiple of 16
+LONG = 2048  # elements that numpy works on at a time: they stay in the cache; a multiple of 16
 FEW_RESULTS = 1 << 13  # for which more than their rows counts: what is around each call of numpy's
-FEW = 128  # channels, up to which several pixels together take less time than one of them
+FEW = 112  # channels, up to which pixels that are copied side by side take less time than one by one
 
 
 def by_long_rows(compute: Callable[..., Array], results: int) -> Callable[..., Array]:
@@ -32,7 +32,7 @@ def by_long_rows(compute: Callable[..., Array], results: int) -> Callable[..., A
         return compute
 
     def run(*operands: Array | None) -> Array:
-        before = np.setbufsize(LONG)
+        before = np.setbufsize(LONG // 2)  # rows have at least as many
         try:
             return compute(*operands)
         finally:
@@ -71,7 +71,7 @@ def _together(count: int, channels: int) -> int:
 
 def long_row(numbers: Array) -> Array:
     """Return a number for each channel as a row of several pixels, for all rows of wide(): a part of it."""
-    return np.tile(numbers, max(1, LONG // max(1, numbers.size)))
+    return aligned(np.tile(numbers, max(1, LONG // max(1, numbers.size))))
 
 
 def add_bias(result: Array, bias: Array | None) -> Array:
@@ -91,16 +91,15 @@ class ChannelSums:
     """The sums of a depthwise convolution, made ready for a filter [KH, KW, C] and a window.
 
     Cells are added row by row. Where windows of neighbouring pixels lie side by side, several pixels count as
-    one of more channels.
+    one of more channels. With a stride they do so if each column of the window has a copy of what it sees.
     """
 
     def __init__(self, filter: Array, window: Window) -> None:
         *self._size, channels = filter.shape
-        right = window.stride[1]
-        self._step = right if channels * right <= FEW else 1  # then the sums between are left out
-        self._side = 1 if self._step > 1 else right
-        self._width = width = max(0, (window.out[1] - 1) * self._step + 1)
-        together = ceil_div(width, ceil_div(width * channels, LONG)) if self._side == 1 < width else 1
+        width, right = window.out[1], window.stride[1]
+        self._copied = right > 1 and channels <= FEW
+        beside = width > 1 and (self._copied or right == 1)
+        together = ceil_div(width, ceil_div(width * channels, LONG)) if beside else 1
         rest = width % together
         spans = [(0, width - rest, together), *([(width - rest, width, rest)] if rest else ())]
         self._parts = [(a, b, pixels, np.tile(filter, (1, 1, pixels))) for a, b, pixels in spans]
@@ -111,30 +110,45 @@ class ChannelSums:
 
     def bind(self, padded: Array, window: Window) -> Callable[[Array], None]:
         """Return what writes the sums of padded x [N, H, W, C], whose memory stays, for some rows."""
-        if self._step == 1:
-            return self._bind(padded, window)
-        window = replace(window, stride=(window.stride[0], 1), out=(window.out[0], self._width))
-        write, step = self._bind(padded, window), self._step
-        shape = (len(padded), *window.out, padded.shape[3])
-
-        def every(out: Array) -> None:
-            sums = scratch("columns", shape, out.dtype)
-            write(sums)
-            np.copyto(out, sums[:, :, ::step])
-
-        return every
-
-    def _bind(self, padded: Array, window: Window) -> Callable[[Array], None]:
-        if not padded.size:  # nor has the result any
+        if not padded.size or not window.out[1]:  # nor has the result any
             return lambda out: None
-        batch, height, channels = len(padded), window.out[0], padded.shape[3]
-        batch_step, row, column, *cells = window_steps(padded, window)
+        if self._copied:
+            return self._bind_columns(padded, window)
+        return self._bind(padded, window_steps(padded, window), window.out[0])
+
+    def _bind_columns(self, padded: Array, window: Window) -> Callable[[Array], None]:
+        """Return what copies what each column of the window sees, and writes the sums of the copies."""
+        batch, _, right, _, beside, channel = window_steps(padded, window)
+        shape = (*padded.shape[:2], self._size[1], window.out[1], padded.shape[3])
+        pixel = np.dtype((np.void, shape[4] * channel))  # which numpy copies in less time than its numbers
+        steps = batch, padded.strides[1], beside, right, channel
+        seen = strided(padded, shape, steps).view(pixel)[..., 0]
+
+        def bind(columns: Array) -> tuple[Array, Callable[[Array], None]]:
+            n, row, column, side, channel = columns.strides
+            (down, _), (between, _) = window.stride, window.dilation
+            steps = n, down * row, side, between * row, column, channel
+            return columns.view(pixel)[..., 0], self._bind(columns, steps, window.out[0])
+
+        bound = remembered(bind)
+
+        def write(out: Array) -> None:
+            cells, sums = bound(scratch("columns", shape, padded.dtype))
+            np.copyto(cells, seen)
+            sums(out)
+
+        return write
+
+    def _bind(self, padded: Array, steps: tuple[int, ...], height: int) -> Callable[[Array], None]:
+        """Return what writes the sums of `height` rows; steps: as window_steps() of the cells in memory."""
+        batch, channels = len(padded), padded.shape[-1]
+        batch_step, row, column, *cells = steps
         parts = []
         for first, last, pixels, filter in self._parts:
             shape = (batch, height, (last - first) // pixels, pixels * channels)
             wide = (*shape[:3], *self._size, pixels * channels)
-            steps = (batch_step, row, pixels * column, *cells)
-            parts.append((slice(first, last), shape, strided(padded, wide, steps, first * column), filter))
+            strides = (batch_step, row, pixels * column, *cells)
+            parts.append((slice(first, last), shape, strided(padded, wide, strides, first * column), filter))
 
         def write(out: Array) -> None:
             for columns, shape, part, filter in parts:

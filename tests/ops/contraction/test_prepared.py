@@ -28,6 +28,10 @@ CASES: list[tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ("depthwise_conv2d", (1, 9, 8, 5), (1, 2, 3, 5), {"dilation": (2, 3), "padding": ((0, 1), (3, 2))}),
     ("depthwise_conv2d", (5, 8, 8, 7), (1, 3, 3, 7), {"stride": (2, 2)}),
     ("depthwise_conv2d", (1, 5, 1, 3), (1, 3, 1, 3), {}),
+    ("depthwise_conv2d", (2, 7, 9, 113), (1, 3, 3, 113), {"stride": (2, 2), "padding": "same"}),
+    ("depthwise_conv2d", (2, 9, 11, 6), (1, 2, 3, 6), {"stride": (1, 3), "dilation": (3, 2)}),
+    ("depthwise_conv2d", (1, 5, 160, 31), (1, 3, 2, 31), {"stride": (3, 2), "padding": ((1, 0), (3, 2))}),
+    ("conv2d", (2, 31, 29, 3), (5, 3, 4, 3), {"padding": "same"}),
 ]
 
 
