@@ -10,6 +10,7 @@ activation. Comparisons rescale both operands to real numbers in steps of 1/256 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,6 +31,7 @@ from gpunn.ops.fixed_point.affine import (
     store,
     times,
 )
+from gpunn.ops.fixed_point.pair_sums import IntegerSums
 from gpunn.ops.op import EIGHT_BITS
 from gpunn.types import Array, DType
 
@@ -222,12 +224,43 @@ def _fixed(call: Call) -> Combine:
     if line.alike and call.x.quantization == call.input(1).quantization == call.y.quantization:
         return Combine({"combine": Function(("a", "b"), line.alike)})
     zeros, factors = _zeros_and_factors(call)
+    sums = _integer_sums(call, factors)
+    if sums is not None:
+        return _of_sums(sums, activation_bounds(call, call.y))
     centred = line.expression.format(a="(a - p.first.x)", b="(b - p.second.x)", left=LEFT[call.x.dtype])
     # The zero point comes last, so that nothing overflows.
     low, high = (b - zeros[2] for b in activation_bounds(call, call.y))
     expression = f"clamp({centred}, p.bounds.x, p.bounds.y) + p.result.x"
     params = {**_fields(zeros, factors), "bounds": (low, high, 0, 0)}
     return Combine({"combine": Function(("a", "b"), expression)}, params, line.libraries)
+
+
+def _integer_sums(call: Call, factors: Sequence[Factor]) -> IntegerSums | None:
+    """Return the numbers for a sum of 8 bits, if there are some that have the bits of fixed point."""
+    weights = sum_weights(call)
+    if weights is None or call.x.dtype not in EIGHT_BITS:
+        return None
+    # An operand is off by 1.6 units at most: rounded twice, or once and then down. Their sum is rounded to a
+    # multiple of 2^(31 - shift) of its units first.
+    multiplier, shift = factors[2]
+    slack = 3.2 * math.ldexp(multiplier, shift - 31) + math.ldexp(1, shift - 1)
+
+    def compute(a: Array, b: Array) -> Array:
+        return _fixed_reference(call, a, b).astype(np.int64)
+
+    return IntegerSums.of(call, weights, compute, slack)
+
+
+def _of_sums(sums: IntegerSums, bounds: tuple[int, int]) -> Combine:
+    """Return the kernel's function for proven numbers."""
+    params: dict[str, Param] = {
+        "by": (sums.first, sums.second, sums.summand, -1 << sums.bits),
+        "unit": math.ldexp(1.0, -sums.bits),
+        "least": float(bounds[0]),
+        "most": float(bounds[1]),
+    }
+    expression = "i32(clamp(pair_sum(a, b, p.by, p.unit), p.least, p.most))"
+    return Combine({"combine": Function(("a", "b"), expression)}, params, ("pair_sums",))
 
 
 def _fields(zeros: Sequence[int], factors: Sequence[Factor]) -> dict[str, Param]:

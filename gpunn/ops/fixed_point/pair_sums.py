@@ -1,10 +1,12 @@
-"""Sums of two tensors of 8 bits in float32, proven for all pairs of stored values.
+"""Sums of two tensors of 8 bits in float32 or integers, proven for all pairs of stored values.
 
 In real numbers the stored result is the floor of a first + b second + summand. Fixed-point arithmetic and
-float32 round on the way there, so both may leave it where it is close to an integer. Numbers that differ in
-their last digits are tried until float32 gives the result of fixed point for each of the 65,536 pairs.
-numpy takes as long for this arithmetic as for a table of the results that is in the CPU's cache, where a
-network rarely leaves it; a compiled loop takes half of that or less.
+such sums round on the way there, so both may leave it where it is close to an integer. Numbers that differ
+in their last digits are tried until they give the result of fixed point for each of the 65,536 pairs.
+
+PairSums are in float32, for compiled loops. numpy takes as long for this arithmetic as for a table of the
+results that is in the CPU's cache, where a network rarely leaves it; a compiled loop takes half of that or
+less. IntegerSums are for GPUs: these may contract a product and a sum of float32, and round it otherwise.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ SINGLE = np.dtype(np.float32)
 FLIP = np.uint8(128)
 BLOCK = 1 << 14  # elements that numpy adds at a time: they stay in the CPU's cache
 NEAR = 2.0**-8  # of an integer, where what is tried is looked at first
+# Of a fraction. Factors that are 3.5 units off add 3.5 * 510 of 2^20 units at most: half of NEAR.
+_LEAST_BITS = 20
 
 Weights = Callable[[Call], tuple[float, float] | None]  # the real factors of both operands of a call
 Singles = tuple[np.float32, np.float32, np.float32]  # first, second, summand
@@ -76,6 +80,49 @@ class PairSums:
         np.add(sums, others, out=sums)
         sums.clip(*self.bounds, out=sums)
         np.copyto(result, sums, casting="unsafe")  # the floor, of what is not negative
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerSums:
+    """first a + second b + summand in 32 bits, of stored values: the result times 2^bits, and a fraction."""
+
+    first: int
+    second: int
+    summand: int
+    bits: int
+
+    @classmethod
+    def of(
+        cls, call: Call, weights: tuple[float, float], compute: Callable[[Array, Array], Array], slack: float
+    ) -> IntegerSums | None:
+        """Return the formula for what `compute` gives for pairs of stored values, as int64, before it is
+        clamped or after it; None if no numbers are found.
+
+        slack: how far in steps fixed point may be from the real numbers. Only pairs whose real result is
+        closer than that to an integer, or than the errors of the numbers, can have a wrong one.
+        """
+        low, high = activation_bounds(call, call.y)
+        zeros = [scale_of(call, type)[1] for type in (call.x, call.input(1), call.y)]
+        exact = zeros[2] + 0.5 - zeros[0] * weights[0] - zeros[1] * weights[1]
+        values = np.arange(256, dtype=np.uint8).view(call.x.dtype.numpy).astype(np.int64)
+        whole = (values * weights[0])[:, None] + (values * weights[1] + exact)
+        bits = int(np.floor(np.log2(2**31 / (np.abs(whole).max() + 2))))
+        if slack >= NEAR or bits < _LEAST_BITS:
+            return None
+        near = np.flatnonzero(np.abs(whole - np.rint(whole)) < NEAR)
+        a, b = values[near >> 8], values[near & 255]
+        results = compute(a, b)
+        # Of sum and summand: no lower than where the result begins, and below where the next one does.
+        starts, ends = (results << bits)[results > low], ((results + 1) << bits)[results < high]
+        first, second = (round(weight * 2**bits) for weight in weights)
+        for one, two in product(FACTOR_STEPS, FACTOR_STEPS):
+            sums = (first + one) * a + (second + two) * b
+            least = (starts - sums[results > low]).max(initial=-(2**62))
+            most = (ends - 1 - sums[results < high]).min(initial=2**62)
+            summand = int(min(max(round(exact * 2**bits), least), most))
+            if least <= most and abs(summand - exact * 2**bits) < 2**bits * NEAR / 4:
+                return cls(first + one, second + two, summand, bits)
+        return None
 
 
 def _proven(
