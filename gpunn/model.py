@@ -5,11 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
-from gpunn.compilation.base import Compilation
-from gpunn.compilation.compiler import compile_model
-from gpunn.compilation.preference import Preference
 from gpunn.custom import CustomOperator
 from gpunn.garbage import rare_collections
 from gpunn.graph.graph import Graph
@@ -21,6 +18,10 @@ from gpunn.importers import Source, check_suffix, contents_of, read
 from gpunn.limits import UNLIMITED, Limits
 from gpunn.types import Shape
 from gpunn.updating import updated
+
+if TYPE_CHECKING:
+    from gpunn.compilation.base import Compilation
+    from gpunn.compilation.preference import Preference
 
 
 @dataclass(slots=True, repr=False)
@@ -115,9 +116,11 @@ class Model(Graph):
         For the other arguments and the errors see gpunn.compilation.compiler.compile_model.
         """
         model = self.reshaped(shapes) if shapes else self
-        make: Callable[..., Compilation] = compile_model
-        if isolate:
-            from gpunn.isolation.compilation import isolated as make  # which most programs do without
+        make: Callable[..., Compilation]
+        if isolate:  # imported when they are needed, as long as reading a model does without them
+            from gpunn.isolation.compilation import isolated as make
+        else:
+            from gpunn.compilation.compiler import compile_model as make
         return make(
             model,
             backend,

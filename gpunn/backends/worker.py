@@ -151,6 +151,20 @@ def to_the_end(work: Callable[[], _T]) -> _T:
     return job.result()
 
 
+def beside(work: Callable[[], _T], other: Callable[[], object]) -> _T:
+    """Run a function on a thread of its own while this one runs another; return the first one's result.
+
+    For work that waits for a driver. Both have ended when this returns, or raises what one of them raised.
+    """
+    job = Job(partial(copy_context().run, work))
+    _thread.start_new_thread(job.carry_out, ())
+    try:
+        other()
+    finally:
+        _await(job)
+    return job.result()
+
+
 def _signals_come() -> bool:
     """Tell whether this thread runs the handlers of signals."""
     return threading.get_ident() == threading.main_thread().ident

@@ -15,9 +15,7 @@ import numpy as np
 from gpunn.backends.adapter import SOFTWARE, DeviceInfo
 from gpunn.backends.base import DeviceMemory
 from gpunn.backends.blas import choose_threads
-from gpunn.backends.worker import undisturbed
-from gpunn.compilation.assembly import Settings, built, compilation
-from gpunn.compilation.base import Compilation
+from gpunn.backends.worker import beside, undisturbed
 from gpunn.compilation.preference import FRAMES_IN_FLIGHT, Preference
 from gpunn.errors import ModelError
 from gpunn.garbage import rare_collections
@@ -26,6 +24,7 @@ from gpunn.limits import Limits
 
 if TYPE_CHECKING:
     from gpunn.backends.webgpu.device import Device
+    from gpunn.compilation.base import Compilation
     from gpunn.tuning.tuner import Tuner
 
 BACKENDS = ("auto", "webgpu", "cpu")
@@ -85,6 +84,8 @@ def _compiled(
     frames = FRAMES_IN_FLIGHT[purpose]
     own_threads = choose_threads(threads)
     gpu = _choose(model, backend, purpose is Preference.LOW_POWER, device)
+    from gpunn.compilation.assembly import Settings, built, compilation
+
     given = [n for n in (limit, model.limits.device_bytes) if n is not None]
     limits = replace(model.limits, device_bytes=min(given, default=None))
     sustained = purpose is Preference.SUSTAINED_SPEED
@@ -130,7 +131,7 @@ def _choose(model: Graph, backend: str, low_power: bool, device: str | int | Non
     if device is not None and (isinstance(device, bool) or not isinstance(device, (str, int))):
         raise ModelError(f"device must be a number, a PCI id or a part of a name, got {device!r}")
     if backend == "webgpu" or device is not None:
-        opened: Device = gpu_devices().open_device(device, low_power)
+        opened: Device = beside(partial(gpu_devices().open_device, device, low_power), _import_what_follows)
         return opened
     # Quantised constants alone make no arithmetic on integers.
     results = [o for operation in model.operations for o in operation.outputs]
@@ -138,6 +139,13 @@ def _choose(model: Graph, backend: str, low_power: bool, device: str | int | Non
 
     quantised = any(o.type.quantization is not None for o in results)
     return best_device(gpu_devices(), quantised, low_power)
+
+
+def _import_what_follows() -> None:
+    """Import what compiles for a GPU device, which takes about as long as a driver needs to open one."""
+    import gpunn.backends.webgpu.lower
+    import gpunn.backends.webgpu.program
+    import gpunn.compilation.assembly  # noqa: F401
 
 
 def gpu_devices() -> ModuleType:
