@@ -23,6 +23,7 @@ from gpunn.types import Array, Shape
 LEAST_BYTES = 1 << 16  # of an array that is worth it
 MOST_TIMES = 4  # its size, of a buffer that an array may have
 ALIGNMENT = 64  # bytes that vector instructions load at a time
+FEW_BYTES = 1 << 10  # of numbers side by side that numpy copies in less time as one element
 MOST_VIEWS = 1 << 10  # of one scratch buffer that are kept; each takes 200 bytes
 
 _Kind = tuple[Shape, np.dtype[Any]]
@@ -99,6 +100,12 @@ class Memory:
             yield
         finally:
             _CURRENT.reset(token)
+
+
+def together(dtype: np.dtype[Any], count: int) -> np.dtype[Any]:
+    """Return the dtype as which numpy copies so many numbers side by side in the least time."""
+    nbytes = count * dtype.itemsize
+    return np.dtype((np.void, nbytes)) if 0 < nbytes <= FEW_BYTES else dtype
 
 
 def aligned(array: Array) -> Array:

@@ -14,7 +14,7 @@ import numpy as np
 from gpunn.kernel import ceil_div
 from gpunn.ops.contraction.pieces import remembered
 from gpunn.ops.kernels.window import Window, strided, window_steps
-from gpunn.ops.memory import aligned, scratch
+from gpunn.ops.memory import aligned, scratch, together
 from gpunn.types import Array
 
 LONG = 2048  # elements that numpy works on at a time: they stay in the cache; a multiple of 16
@@ -69,9 +69,12 @@ def _together(count: int, channels: int) -> int:
     return next((k for k in range(most, least - 1, -1) if count % k == 0), most)
 
 
-def long_row(numbers: Array) -> Array:
-    """Return a number for each channel as a row of several pixels, for all rows of wide(): a part of it."""
-    return aligned(np.tile(numbers, max(1, LONG // max(1, numbers.size))))
+def long_row(numbers: Array, least: int = LONG) -> Array:
+    """Return a number for each channel as a row of several pixels, for all rows of wide(): a part of it.
+
+    least: as many numbers in any case.
+    """
+    return aligned(np.tile(numbers, max(1, max(least, LONG) // max(1, numbers.size))))
 
 
 def add_bias(result: Array, bias: Array | None) -> Array:
@@ -120,15 +123,15 @@ class ChannelSums:
         """Return what copies what each column of the window sees, and writes the sums of the copies."""
         batch, _, right, _, beside, channel = window_steps(padded, window)
         shape = (*padded.shape[:2], self._size[1], window.out[1], padded.shape[3])
-        pixel = np.dtype((np.void, shape[4] * channel))  # which numpy copies in less time than its numbers
+        pixel = together(padded.dtype, shape[4])
         steps = batch, padded.strides[1], beside, right, channel
-        seen = strided(padded, shape, steps).view(pixel)[..., 0]
+        seen = strided(padded, shape, steps).view(pixel)
 
         def bind(columns: Array) -> tuple[Array, Callable[[Array], None]]:
             n, row, column, side, channel = columns.strides
             (down, _), (between, _) = window.stride, window.dilation
             steps = n, down * row, side, between * row, column, channel
-            return columns.view(pixel)[..., 0], self._bind(columns, steps, window.out[0])
+            return columns.view(pixel), self._bind(columns, steps, window.out[0])
 
         bound = remembered(bind)
 

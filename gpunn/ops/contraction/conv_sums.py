@@ -33,12 +33,11 @@ from gpunn.ops.contraction.pieces import (
 )
 from gpunn.ops.contraction.prepared import UNBOUNDED
 from gpunn.ops.kernels.window import Window, seen
-from gpunn.ops.memory import scratch
+from gpunn.ops.memory import scratch, together
 from gpunn.types import Array, Shape
 
 FEW_PIXELS = 256  # for which reading the filter counts more than multiplying
-FEW_BYTES = 1024  # of cells side by side that numpy copies in less time as one element
-MANY_CELLS = 1 << 11  # such elements, which it copies in less time row by row of the window
+MANY_CELLS = 1 << 11  # copies of cells side by side, which numpy makes in less time row by row of the window
 
 
 def rows_of(filter: Array) -> Array:
@@ -98,11 +97,10 @@ def _by_patches(filter: Array, matrix: Array, multiply: Multiply = product) -> B
 def _patches(padded: Array, window: Window) -> Callable[[], Array]:
     """Return what lists the input cells of each output cell: [N, OH, OW, KH, KW, C]."""
     cells = seen(padded, window)
-    nbytes = math.prod(cells.shape[4:]) * cells.itemsize
-    beside = nbytes <= FEW_BYTES and window.dilation[1] == 1 and padded.flags.c_contiguous and cells.size
-    source = cells
+    run = together(cells.dtype, math.prod(cells.shape[4:]))
+    dense = window.dilation[1] == 1 and padded.flags.c_contiguous
+    beside, source = dense and run != cells.dtype and cells.size, cells
     if beside:
-        run = np.dtype(f"V{nbytes}")
         source = np.ndarray(cells.shape[:4], run, padded, 0, cells.strides[:4])
 
     def target(patches: Array) -> Array:

@@ -18,7 +18,7 @@ import numpy as np
 
 from gpunn.kernel import ceil_div
 from gpunn.ops.call import Call
-from gpunn.ops.contraction.channelwise import LONG, long_row, wide_shapes
+from gpunn.ops.contraction.channelwise import FEW_RESULTS, LONG, long_row, wide_shapes
 from gpunn.ops.contraction.product_rescaling import Rescaling
 from gpunn.ops.fixed_point.affine import LIMITS
 from gpunn.ops.memory import scratch
@@ -47,9 +47,14 @@ class InBlocks:
     __slots__ = ()
     computed: ClassVar[np.dtype[Any]]  # the dtype
 
+    @property
+    def longest(self) -> int:
+        """Return how many numbers a row may have."""
+        return LONG
+
     def write(self, sums: Array, result: Array) -> None:
         """Write the results [pixels, C] of sums of products."""
-        blocks = blocks_of(*sums.shape)
+        blocks = blocks_of(*sums.shape, self.longest)
         if len(blocks) == 1:
             ((_, shape),) = blocks
             total = scratch("numbers", shape, self.computed)
@@ -68,14 +73,15 @@ class InBlocks:
 
 
 @lru_cache(1 << 12)
-def blocks_of(pixels: int, channels: int) -> tuple[tuple[slice, Shape], ...]:
+def blocks_of(pixels: int, channels: int, longest: int = LONG) -> tuple[tuple[slice, Shape], ...]:
     """Divide sums [pixels, C] into blocks [rows, pixels * C] that stay in the CPU's cache.
 
-    Returns the place of each block among all elements, and its shape.
+    longest: the most numbers in a row of few sums. Returns the place of each block among all elements, and
+    its shape.
     """
     found, first = [], 0
     few = pixels * channels <= FEW_SUMS  # so that a second block would take more time than short rows
-    shapes = (_even(pixels, channels),) if few else wide_shapes(pixels, channels)
+    shapes = (_even(pixels, channels, longest),) if few else wide_shapes(pixels, channels)
     for rows, width in shapes if channels else ():
         block = ceil_div(rows, ceil_div(rows * width, BLOCK)) if rows else 1  # about as many in each block
         for start in range(0, rows, block):
@@ -85,9 +91,9 @@ def blocks_of(pixels: int, channels: int) -> tuple[tuple[slice, Shape], ...]:
     return tuple(found)
 
 
-def _even(pixels: int, channels: int) -> tuple[int, int]:
+def _even(pixels: int, channels: int, longest: int) -> tuple[int, int]:
     """Return the shape of pixels in rows of as many as divide them."""
-    most = max(1, LONG // max(1, channels))
+    most = max(1, longest // max(1, channels))
     together = next(k for k in range(most, 0, -1) if pixels % k == 0)
     return pixels // together, together * channels
 
@@ -127,6 +133,7 @@ class Line:
     bounds: tuple[int, int]
     offset: int
     right: Array
+    pixels: int  # of the call
 
     @classmethod
     def of(cls, call: Call, how: Rescaling, bias: Array) -> Line | None:
@@ -138,7 +145,8 @@ class Line:
         summand = (shift.first + shift.half) * step + (how.zero_y + offset)
         factor, summand = np.broadcast_arrays(shift.multiplier * step, summand)
         low, high = how.bounds
-        return cls(factor, summand, (low + offset, high + offset), offset, shift.right)
+        pixels = math.prod(call.y.shape[:-1])
+        return cls(factor, summand, (low + offset, high + offset), offset, shift.right, pixels)
 
     @property
     def exact(self) -> Array:
@@ -160,6 +168,7 @@ class RealSteps(InBlocks):
     summand: Array
     bounds: tuple[float, float]
     offset: int
+    longest: int = LONG
 
     @classmethod
     def of(cls, call: Call, how: Rescaling, bias: Array) -> RealSteps | None:
@@ -168,7 +177,8 @@ class RealSteps(InBlocks):
         if line is None or not line.exact.all():
             return None
         bounds = float(line.bounds[0]), float(line.bounds[1])
-        return cls(spread(line.factor), spread(line.summand), bounds, line.offset)
+        rows = spread(line.factor, line.pixels), spread(line.summand, line.pixels)
+        return cls(*rows, bounds, line.offset, longest(*rows))
 
     def rows(self, channels: int) -> tuple[Any, ...]:
         """Return what loops.floors() takes."""
@@ -279,9 +289,20 @@ def lower(results: Array, offset: int) -> None:
         np.bitwise_xor(results, HIGHEST[results.itemsize], out=results)
 
 
-def spread(values: Array) -> Array:
-    """Return a number for each channel as a long_row(), equal ones as one."""
-    return values[:1] if (values == values[:1]).all() else long_row(values)
+def spread(values: Array, pixels: int = 0) -> Array:
+    """Return a number for each channel as a long_row(), equal ones as one.
+
+    pixels: of a result. Where it is small, the row is long enough for all of it, which numpy begins sooner.
+    """
+    if (values == values[:1]).all():
+        return values[:1]
+    few = pixels * len(values) <= FEW_RESULTS
+    return long_row(values, pixels * len(values) if few else LONG)
+
+
+def longest(*rows: Array) -> int:
+    """Return how many sums are converted as one row by these spread() values."""
+    return max(LONG, *map(len, rows))
 
 
 def dense_rows(channels: int, *values: Array) -> Iterator[Array]:

@@ -28,7 +28,7 @@ from gpunn.ops.contraction.blocks import (
     row_blocks,
 )
 from gpunn.ops.kernels.window import Window
-from gpunn.ops.memory import scratch
+from gpunn.ops.memory import aligned, scratch
 from gpunn.types import Array, Shape
 
 MOST_WEIGHTS = 1 << 20  # of a filter for which another copy is worth its memory
@@ -74,10 +74,12 @@ def point_pieces(rows: Array, pixels: int, seen: tuple[slice, ...] | None, const
 def filter_matrix(rows: Array, constant: bool, pixels: int) -> Array:
     """Return a filter [O, K] as a matrix [K, O]; a constant one becomes dense, which BLAS reads sooner.
 
-    For a single pixel it does so only if O is large.
+    For a single pixel it does so unless O is small.
     """
-    faster = pixels > 1 or len(rows) >= 2 * rows.shape[1]
-    return np.ascontiguousarray(rows.T) if constant and faster and rows.size <= MOST_WEIGHTS else rows.T
+    if not constant or rows.size > MOST_WEIGHTS:
+        return rows.T
+    faster = pixels > 1 or 2 * len(rows) >= rows.shape[1]
+    return aligned(rows.T) if faster else aligned(rows).T
 
 
 def product_rows(pixels: int, depth: int, channels: int) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 from gpunn.ops.call import Call
 from gpunn.ops.compiled import Loops, current
 from gpunn.ops.contraction.blocks import Sums, Terms
-from gpunn.ops.contraction.pieces import MOST_WEIGHTS, Piece, Write, bias_adder
+from gpunn.ops.contraction.pieces import MOST_WEIGHTS, ROW, Piece, Write, bias_adder
 from gpunn.ops.elementwise.activation import activating
 from gpunn.ops.fixed_point.affine import CLAMPS
 from gpunn.ops.memory import LEAST_BYTES, empty
@@ -125,6 +125,14 @@ def finisher(
     add = None if bias is None else bias_adder(bias, pixels)
     if activation is None:
         return add or (lambda part: None)
+    if bias is not None and activation == "relu" and pixels * channels <= ROW and dtype.kind == "f":
+        rows, zeros = np.tile(bias, (pixels, 1)), np.zeros((pixels, channels), dtype)
+
+        def add_and_clamp(part: Array) -> None:
+            np.add(part, rows, out=part)
+            np.maximum(part, zeros, out=part)
+
+        return add_and_clamp
     activate = activating(activation, dtype, (pixels, channels))
 
     def finish(part: Array) -> None:

@@ -18,6 +18,7 @@ import numpy as np
 
 from gpunn.kernel import ceil_div
 from gpunn.ops.call import Call
+from gpunn.ops.contraction.channelwise import LONG
 from gpunn.ops.contraction.conversion import (
     Conversion,
     IntegerSteps,
@@ -25,6 +26,7 @@ from gpunn.ops.contraction.conversion import (
     RealSteps,
     blocks_of,
     dense_rows,
+    longest,
     lower,
     spread,
 )
@@ -66,6 +68,7 @@ class SingleSteps:
     between: np.float32  # 2 slack
     bounds: tuple[np.float32, np.float32]
     offset: int
+    longest: int
 
     @classmethod
     def of(cls, call: Call, how: Rescaling, bias: Array) -> SingleSteps | None:
@@ -78,20 +81,23 @@ class SingleSteps:
         slack = 6 * 2.0**-24 * (line.bounds[1] + 2 + float(np.abs(line.summand).max(initial=0)))
         if slack > MOST_SLACK:
             return None
+        factor = spread(line.factor.astype(np.float32), line.pixels)
+        summand = spread((line.summand - slack).astype(np.float32), line.pixels)
         return cls(
             RealSteps.of(call, how, bias) or IntegerSteps.of(call, how, bias),
-            spread(line.factor.astype(np.float32)),
-            spread((line.summand - slack).astype(np.float32)),
+            factor,
+            summand,
             call.y.shape[-1],
             np.float32(2 * slack),
             _single(line.bounds),
             line.offset,
+            longest(factor, summand),
         )
 
     def write(self, sums: Array, result: Array) -> None:
         """Write the results [pixels, C] of sums of products."""
         flat, stored = sums.reshape(-1), result.reshape(-1).view(np.uint8)
-        for place, shape in blocks_of(*sums.shape):
+        for place, shape in blocks_of(*sums.shape, self.longest):
             self._write(flat[place], stored[place], shape, place.start)
         lower(stored, self.offset)
 
@@ -129,6 +135,7 @@ class ProvenSteps:
     others: Array
     exact: Exact
     corrections: Corrections | None = None
+    longest: int = LONG
 
     @classmethod
     def of(
@@ -144,19 +151,20 @@ class ProvenSteps:
         others = np.flatnonzero(misses > (MOST_MISSES if corrected else 0))
         if len(others) > (MOST_OTHERS if most is None else most) * len(misses):
             return None
-        rows, rest = (spread(factor), spread(summand)), exact.of_channels(others) if len(others) else exact
+        rows = spread(factor, line.pixels), spread(summand, line.pixels)
+        rest = exact.of_channels(others) if len(others) else exact
         corrections = None
         if corrected:
             results: Array = np.empty((1, len(missed.sums)), np.int8 if line.offset else np.uint8)
             exact.of_channels(missed.channels).write(missed.sums[None], results)
             corrections = Corrections(missed.channels, missed.sums, results[0])
-        return cls(*rows, _single(line.bounds), line.offset, others, rest, corrections)
+        return cls(*rows, _single(line.bounds), line.offset, others, rest, corrections, longest(*rows))
 
     def write(self, sums: Array, result: Array) -> None:
         """Write the results [pixels, C] of sums of products, which change."""
         rest = sums.take(self.others, axis=1) if len(self.others) else None
         corrected = None if self.corrections is None else self.corrections.find(sums)
-        stored, blocks = result.view(BYTE), blocks_of(*sums.shape)
+        stored, blocks = result.view(BYTE), blocks_of(*sums.shape, self.longest)
         if len(blocks) == 1:
             ((_, shape),) = blocks
             self._convert(sums.reshape(shape), stored.reshape(shape))

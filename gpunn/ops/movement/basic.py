@@ -20,7 +20,7 @@ from gpunn.ops.fixed_point.affine import activation_bounds, ratio, round_half_aw
 from gpunn.ops.fixed_point.tables import entry, every_value, read_table
 from gpunn.ops.kernels.copies import bordered, number_param, strided_copy
 from gpunn.ops.kernels.strides import dense, rows_along
-from gpunn.ops.memory import empty
+from gpunn.ops.memory import empty, together
 from gpunn.ops.movement import gradients
 from gpunn.ops.op import Op, Quantized, op
 from gpunn.rows import Rows
@@ -143,10 +143,29 @@ def _pad_kernel(call: Call) -> Kernel:
     return bordered(merged, lanes, "pad", {"value": number_param(call.x.dtype, call["value"])}, reason)
 
 
+def _prepare_pad(call: Call) -> Callable[[Array], Array] | None:
+    if not call.x.size or not call.x.rank:
+        return None
+    pairs = list(zip(call.x.shape, expect_pairs(call, "paddings", call.x.rank), strict=True))
+    inside = tuple(slice(before, before + n) for n, (before, _) in pairs)
+    shape, dtype = call.y.shape, call.x.dtype.numpy
+    value = dtype.type(call["value"])
+    row = together(dtype, call.x.shape[-1])
+
+    def compute(x: Array) -> Array:
+        padded: Array = empty(shape, dtype)
+        padded.fill(value)
+        np.copyto(padded[inside].view(row), x.view(row))
+        return padded
+
+    return compute
+
+
 @op(
     _infer_pad,
     _pad_kernel,
     raw=True,
+    prepare=_prepare_pad,
     algebra=Algebra(identity=same_shape, axes=Axes(space=alike, each={"paddings": (0, 0)})),
     gradient=gradients.PAD,
 )
