@@ -20,6 +20,7 @@ OTHER_LAYERS = (
     *("google.protobuf.descriptor_pb2", "gpunn.importers.coreml.blocks", "gpunn.importers.coreml.control"),
     *("gpunn.importers.coreml.rules.recurrent", "gpunn.importers.coreml.rules.movement"),
 )
+OTHER_OPS = ("gpunn.ops.recurrent.lstm", "gpunn.ops.signal.mfcc", "gpunn.ops.fusions", "gpunn.ops.random")
 RUN = f"import gpunn; gpunn.load({str(vision.default_model())!r}).compile('cpu')"
 
 
@@ -36,7 +37,7 @@ def network() -> bytes:
         ("import gpunn; gpunn.__version__", ("numpy", "gpunn.errors")),
         ("import gpunn; gpunn.load, gpunn.Model, gpunn.ModelError", (*READERS, *GPU, *PHOTOS, *MEASURED)),
         ("from gpunn.cli import main; main(['--help'])", ("numpy", "rich", "gpunn.types", "gpunn.cli.bench")),
-        (RUN, (*GPU, *PHOTOS, *MEASURED, "google.protobuf", "gpunn.importers.coreml.model_file")),
+        (RUN, (*GPU, *PHOTOS, *MEASURED, *OTHER_OPS, "google.protobuf", "gpunn.importers.coreml.model_file")),
         (
             f"import gpunn; gpunn.load({network()!r}).compile('cpu')",
             (*GPU, *PHOTOS, *OTHER_LAYERS, "tflite", "gpunn.importers.tflite.reader"),

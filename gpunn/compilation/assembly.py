@@ -33,7 +33,6 @@ from gpunn.passes.relax import relax
 from gpunn.passes.rewrite import everywhere
 from gpunn.passes.rounds import several_rounds
 from gpunn.planning.append import append
-from gpunn.planning.fusion import fuse
 from gpunn.planning.join import join
 from gpunn.planning.partition import ALIAS, DEVICE, HOST, Lower, Placement, partition
 from gpunn.planning.plan import Plan, make_plan
@@ -44,7 +43,6 @@ from gpunn.types import Array, TensorType
 if TYPE_CHECKING:
     from gpunn.backends.webgpu.device import Device
     from gpunn.tuning.tuner import Tuner
-
 
 ROUNDS_AHEAD = 64  # of a loop whose end only a run tells, before the host asks whether there are more
 LEAST_AHEAD = 4
@@ -120,6 +118,8 @@ def _assembled(section: Section, settings: Settings, hold: bool, state: int = 0)
         placements, joined = join(ready, placements)
         if settings.gpu is not None:
             if settings.tuner is not None:  # by the rule each operation has kernels of its own
+                from gpunn.planning.fusion import fuse
+
                 lowering, device = partial(_lowering, settings.gpu, settings.tuner), settings.gpu.properties
                 placements, joined = fuse(ready, placements, joined, lowering, device)
             placements, joined = _with_elementwise(ready, settings.gpu, placements, joined)

@@ -1,90 +1,105 @@
-"""Every op by name, gathered from the families: one package a family, one OPS a module; fusions."""
+"""Every op by name, gathered from the families: one package a family, one OPS a module."""
 
 from __future__ import annotations
 
-from gpunn.ops import control, random, text
-from gpunn.ops.contraction import (
-    batch_matmul,
-    conv,
-    conv3d,
-    dot_general,
-    filter_gradient,
-    matmul,
-    separable,
-    transpose_conv,
-    transpose_conv3d,
-)
-from gpunn.ops.elementwise import binary, cast, complex64, quantize, select, several, slopes, unary
-from gpunn.ops.fusion import Fusion
-from gpunn.ops.indexing import embeddings, find, gather, lookup, place, scatter, segment, slices
-from gpunn.ops.movement import basic, create, dilate, matrix, rearrange, repeat, split, strided_slice
-from gpunn.ops.normalization import attention, normalize
+from collections.abc import Iterator, MutableMapping
+from importlib import import_module
+
 from gpunn.ops.op import Op
-from gpunn.ops.recurrent import lstm, recurrence, rnn
-from gpunn.ops.reduction import order, pool, pool_position, reduce, scan, spread, window
-from gpunn.ops.signal import mfcc, rfft, spectrogram
-from gpunn.ops.vision import crop, detection, poses, resize, suppression, warp
 
-_FAMILIES = (
-    unary.OPS,
-    binary.OPS,
-    slopes.OPS,
-    several.OPS,
-    select.OPS,
-    cast.OPS,
-    complex64.OPS,
-    conv.OPS,
-    filter_gradient.OPS,
-    conv3d.OPS,
-    transpose_conv.OPS,
-    transpose_conv3d.OPS,
-    pool.OPS,
-    pool_position.OPS,
-    spread.OPS,
-    matmul.OPS,
-    batch_matmul.OPS,
-    dot_general.OPS,
-    reduce.OPS,
-    scan.OPS,
-    window.OPS,
-    order.OPS,
-    basic.OPS,
-    strided_slice.OPS,
-    dilate.OPS,
-    split.OPS,
-    create.OPS,
-    repeat.OPS,
-    rearrange.OPS,
-    matrix.OPS,
-    normalize.OPS,
-    resize.OPS,
-    crop.OPS,
-    quantize.OPS,
-    find.OPS,
-    gather.OPS,
-    scatter.OPS,
-    place.OPS,
-    segment.OPS,
-    slices.OPS,
-    embeddings.OPS,
-    lookup.OPS,
-    detection.OPS,
-    suppression.OPS,
-    warp.OPS,
-    poses.OPS,
-    rfft.OPS,
-    spectrogram.OPS,
-    mfcc.OPS,
-    random.OPS,
-    text.OPS,
-    rnn.OPS,
-    recurrence.OPS,
-    lstm.OPS,
-    control.OPS,
+_FAMILIES = (  # those that most models have first
+    "elementwise.unary",
+    "elementwise.binary",
+    "contraction.conv",
+    "contraction.matmul",
+    "reduction.pool",
+    "reduction.reduce",
+    "normalization.normalize",
+    "movement.basic",
+    "elementwise.cast",
+    "elementwise.quantize",
+    "elementwise.select",
+    "movement.strided_slice",
+    "movement.split",
+    "movement.create",
+    "movement.rearrange",
+    "vision.resize",
+    "contraction.transpose_conv",
+    "contraction.batch_matmul",
+    "indexing.gather",
+    "control",
+    "elementwise.slopes",
+    "elementwise.several",
+    "reduction.order",
+    "indexing.slices",
+    "recurrent.lstm",
+    "recurrent.rnn",
+    "recurrent.recurrence",
+    "movement.repeat",
+    "movement.dilate",
+    "movement.matrix",
+    "vision.detection",
+    "vision.crop",
+    "vision.suppression",
+    "vision.warp",
+    "vision.poses",
+    "indexing.find",
+    "indexing.scatter",
+    "indexing.place",
+    "indexing.segment",
+    "indexing.embeddings",
+    "indexing.lookup",
+    "reduction.scan",
+    "reduction.window",
+    "reduction.spread",
+    "reduction.pool_position",
+    "contraction.conv3d",
+    "contraction.transpose_conv3d",
+    "contraction.dot_general",
+    "contraction.filter_gradient",
+    "elementwise.complex64",
+    "signal.rfft",
+    "signal.spectrogram",
+    "signal.mfcc",
+    "random",
+    "text",
 )
 
-OPS: dict[str, Op] = {op.name: op for family in _FAMILIES for op in family}
 
-FUSIONS: dict[tuple[str, ...], Fusion] = {
-    tuple(op.name for op in f.ops): f for f in (separable.FUSION, *attention.FUSIONS)
-}
+class _Table(MutableMapping[str, Op]):
+    """Ops by name. A name that is not known yet imports families in their order, until one has it."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Op] = {}
+        self._gathered = 0  # families, in their order
+
+    def __getitem__(self, name: str) -> Op:
+        while name not in self._known and self._gathered < len(_FAMILIES):
+            self._gather(self._gathered)
+        return self._known[name]
+
+    def __setitem__(self, name: str, op: Op) -> None:
+        self._known[name] = op
+
+    def __delitem__(self, name: str) -> None:
+        del self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def _all(self) -> dict[str, Op]:
+        while self._gathered < len(_FAMILIES):
+            self._gather(self._gathered)
+        return self._known
+
+    def _gather(self, number: int) -> None:
+        """Import a family; several threads may do so at once."""
+        family = import_module(f"gpunn.ops.{_FAMILIES[number]}")
+        self._known.update({op.name: op for op in family.OPS})
+        self._gathered = max(self._gathered, number + 1)
+
+
+OPS = _Table()

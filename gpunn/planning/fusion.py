@@ -15,9 +15,9 @@ from gpunn.device import DeviceProperties
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Candidate, Kernel, Scratch
-from gpunn.ops import FUSIONS
 from gpunn.ops.call import Call
 from gpunn.ops.fusion import Fusion
+from gpunn.ops.fusions import FUSIONS
 from gpunn.planning.append import append
 from gpunn.planning.join import whole
 from gpunn.planning.partition import DEVICE, HOST, Lower, Placement

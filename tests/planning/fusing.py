@@ -12,7 +12,7 @@ from gpunn.backends.webgpu.lower import Decide
 from gpunn.custom import Kernel, like, op
 from gpunn.graph.operation import Operation
 from gpunn.kernel import Candidate
-from gpunn.ops import FUSIONS
+from gpunn.ops.fusions import FUSIONS
 from gpunn.tuning import calls, measurement, records
 from gpunn.types import Array
 from tests.ops.harness import limit_device
