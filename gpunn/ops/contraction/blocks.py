@@ -24,6 +24,7 @@ BLOCK = 1 << 18  # numbers that a block reads or sums up; each block costs some 
 KEPT_BYTES = 1 << 17  # of a padded image whose memory an operation keeps, so that it writes the padding once
 SMALL_PRODUCT = 10**6  # multiplications; OpenBLAS computes up to so many without packing, in less time
 FEWEST_ROWS = 48  # of such a part of a product
+FEWEST_OF_TWO = 8  # the same where there are two parts
 LEAST_ROWS = 256  # of a product of matrices: with fewer, BLAS packs the filter too often
 
 STORED_BLOCK = 1 << 16  # numbers of a stored matrix that are read at a time
@@ -96,13 +97,19 @@ def exact_product(matrix: Array, rows: Array, out: Array) -> None:
     Parts that OpenBLAS computes without packing take up to a third less time.
     """
     most = SMALL_PRODUCT // max(1, matrix.size)
-    if most < FEWEST_ROWS or len(rows) <= most:
+    if len(rows) <= most or (most < FEWEST_ROWS and not in_halves(len(rows), matrix.size)):
         np.matmul(rows, matrix, out=out)
         return
     step = ceil_div(len(rows), ceil_div(len(rows), most))  # about as many in each part
     for first in range(0, len(rows), step):
         part = slice(first, first + step)
         np.matmul(rows[part], matrix, out=out[part])
+
+
+def in_halves(rows: int, weights: int) -> bool:
+    """Tell whether both halves of a product of rows with a matrix take less time than all of it."""
+    half = ceil_div(rows, 2)
+    return rows * weights > SMALL_PRODUCT >= half * weights and half >= FEWEST_OF_TWO
 
 
 def summed(sums: Sums, x: Array, shape: Shape, dtype: np.dtype[Any]) -> Array:

@@ -24,6 +24,7 @@ from gpunn.ops.contraction.blocks import (
     Room,
     RowBlock,
     Terms,
+    in_halves,
     pixels_at_once,
     row_blocks,
 )
@@ -55,9 +56,15 @@ def point_pieces(rows: Array, pixels: int, seen: tuple[slice, ...] | None, const
     """
     channels, depth = rows.shape
     matrix, shape = filter_matrix(rows, constant, pixels), (pixels, depth)
+    half = ceil_div(pixels, 2) if in_halves(pixels, rows.size) else 0
 
     def write(x: Array, out: Array) -> None:
-        (np.ascontiguousarray(x[seen]) if seen else x).reshape(shape).dot(matrix, out=out)
+        terms = (np.ascontiguousarray(x[seen]) if seen else x).reshape(shape)
+        if half:
+            terms[:half].dot(matrix, out=out[:half])
+            terms[half:].dot(matrix, out=out[half:])
+        else:
+            terms.dot(matrix, out=out)
 
     def write_part(first: int, last: int) -> Write:
         def write(x: Array, out: Array) -> None:

@@ -32,6 +32,7 @@ CASES: list[tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ("depthwise_conv2d", (2, 9, 11, 6), (1, 2, 3, 6), {"stride": (1, 3), "dilation": (3, 2)}),
     ("depthwise_conv2d", (1, 5, 160, 31), (1, 3, 2, 31), {"stride": (3, 2), "padding": ((1, 0), (3, 2))}),
     ("conv2d", (2, 31, 29, 3), (5, 3, 4, 3), {"padding": "same"}),
+    ("conv2d", (1, 5, 13, 128), (128, 1, 1, 128), {}),
 ]
 
 
