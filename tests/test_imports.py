@@ -55,9 +55,9 @@ def test_a_program_imports_only_what_it_needs(program: str, needless: tuple[str,
 
 def test_a_benchmark_times_all_imports_of_what_it_measures() -> None:
     """What a worker imports before it begins is not timed."""
-    library = PEERS["gpunn-webgpu"].library
     program = (
-        f"import sys, {library}; before = set(sys.modules); import gpunn.bench.worker; "
+        f"{PEERS['gpunn-webgpu'].statement}; import sys; before = set(sys.modules); "
+        "import gpunn.bench.worker; "
         "print(*(m for m in sys.modules if m.startswith('gpunn.') and m not in before))"
     )
     done = subprocess.run(

@@ -57,7 +57,7 @@ class Worker:
         self._log, self._timeout = folder / "stderr.txt", timeout
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", COMMAND.format(library=PEERS[job.peer].library), str(description)],
+                [sys.executable, "-c", COMMAND.format(statement=PEERS[job.peer].statement), str(description)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

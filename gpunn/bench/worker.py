@@ -29,7 +29,7 @@ import os, sys, time, numpy
 protocol = os.dup(sys.stdout.fileno())
 os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 begin = time.perf_counter()
-import {library}
+{statement}
 seconds = time.perf_counter() - begin
 from gpunn.bench.worker import main
 main(sys.argv[1], protocol, seconds)

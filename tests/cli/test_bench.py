@@ -21,7 +21,7 @@ def hidden(monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
     """Hide all peers but LiteRT on the CPU, as if they were not installed."""
     names = tuple(name for name in OTHERS if name != "litert")
     for name in names:
-        monkeypatch.setitem(PEERS, name, replace(PEERS[name], library="no_such_library"))
+        monkeypatch.setitem(PEERS, name, replace(PEERS[name], statement="import no_such_library"))
     return names
 
 
@@ -62,7 +62,7 @@ def test_markdown_with_a_peer_that_fails(run: Run) -> None:
 
 def test_peers_without_names_are_all_peers(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in OTHERS:
-        monkeypatch.setitem(PEERS, name, replace(PEERS[name], library="no_such_library"))
+        monkeypatch.setitem(PEERS, name, replace(PEERS[name], statement="import no_such_library"))
     run("bench", MODEL, "--peers", "--backends", "").must_fail_with("nothing could be measured", *OTHERS)
     run("bench", "--backends", "", MODEL, "--peers").must_fail_with("nothing could be measured", *OTHERS)
 

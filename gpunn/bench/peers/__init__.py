@@ -82,9 +82,9 @@ class Gpunn(Plain):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A way to make a peer: `maker` of `module` with `arguments`; its import time is that of `library`."""
+    """A way to make a peer: `maker` of `module` with `arguments`; its import time is that of `statement`."""
 
-    library: str
+    statement: str
     package: str
     module: str
     maker: str
@@ -98,23 +98,27 @@ class Kind:
     @property
     def missing(self) -> str:
         """Say why it cannot be started; "" if it is installed."""
-        if importlib.util.find_spec(self.library.partition(".")[0]) is not None:
+        if importlib.util.find_spec(self.statement.split()[1].partition(".")[0]) is not None:
             return ""
         return f"the package {self.package} is not installed"
 
 
-OURS = {  # the package itself imports nothing
-    f"gpunn-{backend}": Kind("gpunn.model", "gpunn", __name__, "Gpunn", (backend,))
+OURS = {  # the package alone would import nothing
+    f"gpunn-{backend}": Kind("from gpunn import load", "gpunn", __name__, "Gpunn", (backend,))
     for backend in ("webgpu", "cpu")
 }
 OTHERS = {
-    "litert": Kind("ai_edge_litert.interpreter", "ai-edge-litert", f"{__name__}.litert", "Litert"),
-    "litert-gpu": Kind("ai_edge_litert.compiled_model", "ai-edge-litert", f"{__name__}.litert", "LitertGpu"),
-    "onnxruntime": Kind("onnxruntime", "onnxruntime", f"{__name__}.onnx", "Onnx", ("CPUExecutionProvider",)),
-    "onnxruntime-webgpu": Kind(
-        "onnxruntime", "onnxruntime-webgpu", f"{__name__}.onnx", "Onnx", ("WebGpuExecutionProvider",)
+    "litert": Kind("import ai_edge_litert.interpreter", "ai-edge-litert", f"{__name__}.litert", "Litert"),
+    "litert-gpu": Kind(
+        "import ai_edge_litert.compiled_model", "ai-edge-litert", f"{__name__}.litert", "LitertGpu"
     ),
-    "ncnn": Kind("ncnn", "ncnn", f"{__name__}.ncnn", "Ncnn", ("cpu",)),
-    "ncnn-vulkan": Kind("ncnn", "ncnn", f"{__name__}.ncnn", "Ncnn", ("vulkan",)),
+    "onnxruntime": Kind(
+        "import onnxruntime", "onnxruntime", f"{__name__}.onnx", "Onnx", ("CPUExecutionProvider",)
+    ),
+    "onnxruntime-webgpu": Kind(
+        "import onnxruntime", "onnxruntime-webgpu", f"{__name__}.onnx", "Onnx", ("WebGpuExecutionProvider",)
+    ),
+    "ncnn": Kind("import ncnn", "ncnn", f"{__name__}.ncnn", "Ncnn", ("cpu",)),
+    "ncnn-vulkan": Kind("import ncnn", "ncnn", f"{__name__}.ncnn", "Ncnn", ("vulkan",)),
 }
 PEERS = {**OURS, **OTHERS}
