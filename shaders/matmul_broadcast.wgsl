@@ -1,7 +1,7 @@
 // y[m, n] = apply(bias[n] + sum over k of x[m, k] * w[k, n]), as a product whose rows a subgroup shares
 // (lib/broadcast_tile.wgsl, or lib/broadcast_tile_4.wgsl for subgroups of four).
 // Expects x [M, K]; p.K; p.x_pitch and p.x_first, where its rows begin; p.DEPTH; FOURS (1: K is divisible by 4);
-// factor_of(), factors_of(); what the library expects.
+// Factor, factor_of(), factors_of(); what the library expects.
 
 alias Start = u32;
 alias Places = Starts;
@@ -17,12 +17,12 @@ fn next_start(row: Start) -> Start { return row + p.x_pitch; }
 
 fn step_of(k: u32) -> Step { return Step(k, column4_x(min(k, p.K - 4u) / 4u)); }
 
-fn factors_at(row: u32, step: Step) -> vec4<f32> {
+fn factors_at(row: u32, step: Step) -> vec4<Factor> {
   let k = step.k;
-  if (FOURS == 1u) { return select(vec4<f32>(), factors_of(row4_x(row / 4u, step.column)), k < p.K); }
-  return vec4<f32>(factor_at(row, k), factor_at(row, k + 1u), factor_at(row, k + 2u), factor_at(row, k + 3u));
+  if (FOURS == 1u) { return select(vec4<Factor>(), factors_of(row4_x(row / 4u, step.column)), k < p.K); }
+  return vec4<Factor>(factor_at(row, k), factor_at(row, k + 1u), factor_at(row, k + 2u), factor_at(row, k + 3u));
 }
 
-fn factor_at(row: u32, k: u32) -> f32 {
-  return select(f32(), factor_of(load_x(row + min(k, p.K - 1u))), k < p.K);
+fn factor_at(row: u32, k: u32) -> Factor {
+  return select(Factor(), factor_of(load_x(row + min(k, p.K - 1u))), k < p.K);
 }

@@ -9,6 +9,7 @@
 // its bits, of lib/centred_weights.wgsl or lib/stored_weights.wgsl; bias; p.DEPTH; what lib/requantize.wgsl expects.
 
 alias Total = vec4<i32>;
+alias Factor = f32;
 
 fn begin(n: u32) -> Total { return load4_bias(n) - vec4<i32>(p.DEPTH / STEP * ITS_BITS); }
 

@@ -4,6 +4,7 @@
 // which appended4_y(i, v) computes of four elements; else 0); p.N. T is f32.
 
 alias Total = vec4<T>;
+alias Factor = f32;
 
 fn begin(n: u32) -> Total { return load4_bias(n); }
 

@@ -19,10 +19,11 @@
 //   of these four elements, with 0 behind the depth;
 //   add_products(sums, starts, q, first), which calls add_depth(); q: where the weights of the columns begin; first:
 //   the first of the elements of a step that this invocation loads;
-//   of lib/broadcast_reals.wgsl or lib/broadcast_integers.wgsl: Total, the type of sums; begin(n), which has the bias;
-//   factor_of(x), factors_of(x), the factors of one element and of four; weight_at(q); add_step(sum, w, x), which
-//   adds the products with the factors of a row; finished(m, end, n, sums), which computes what is behind the product
-//   where the library does so; stored(sum, by), what is stored of a sum, with by = finished(...);
+//   of lib/broadcast_reals.wgsl or one of its kind: Total, the type of sums; Factor, that of an element of a factor, as
+//   it is multiplied; begin(n), which has the bias; factor_of(x), factors_of(x), the factors of one element and of
+//   four; weight_at(q); add_step(sum, w, x), which adds the products with the factors of a row; finished(m, end, n,
+//   sums), which computes what is behind the product where the library does so; stored(sum, by), what is stored of a
+//   sum, with by = finished(...);
 //   put_channels() of lib/rows.wgsl or lib/rows_of_fours.wgsl.
 // lib/broadcast_tile_4.wgsl has the same for subgroups of four.
 
@@ -36,18 +37,18 @@ alias Sums = array<Total, ROWS>;
 alias Starts = array<Start, 4>;
 
 struct Weights {
-  w0: vec4<f32>,
-  w1: vec4<f32>,
-  w2: vec4<f32>,
-  w3: vec4<f32>,
-  w4: vec4<f32>,
-  w5: vec4<f32>,
-  w6: vec4<f32>,
-  w7: vec4<f32>,
+  w0: vec4<Factor>,
+  w1: vec4<Factor>,
+  w2: vec4<Factor>,
+  w3: vec4<Factor>,
+  w4: vec4<Factor>,
+  w5: vec4<Factor>,
+  w6: vec4<Factor>,
+  w7: vec4<Factor>,
 }
 
 // The elements of a row in a step.
-struct Factors { low: vec4<f32>, high: vec4<f32> }
+struct Factors { low: vec4<Factor>, high: vec4<Factor> }
 
 @compute @workgroup_size(WX, WY, WZ)
 fn main(at: Invocation) {
@@ -118,13 +119,13 @@ fn add_depth(sums: ptr<function, Sums>, places: Places, count: u32, q: u32, firs
 }
 
 // The factors of the first, second, third and fourth of four rows; x: those that this invocation has loaded.
-fn first_of(x: vec4<f32>) -> Factors { return Factors(subgroupBroadcast(x, 0u), subgroupBroadcast(x, 1u)); }
-fn second_of(x: vec4<f32>) -> Factors { return Factors(subgroupBroadcast(x, 2u), subgroupBroadcast(x, 3u)); }
-fn third_of(x: vec4<f32>) -> Factors { return Factors(subgroupBroadcast(x, 4u), subgroupBroadcast(x, 5u)); }
-fn fourth_of(x: vec4<f32>) -> Factors { return Factors(subgroupBroadcast(x, 6u), subgroupBroadcast(x, 7u)); }
+fn first_of(x: vec4<Factor>) -> Factors { return Factors(subgroupBroadcast(x, 0u), subgroupBroadcast(x, 1u)); }
+fn second_of(x: vec4<Factor>) -> Factors { return Factors(subgroupBroadcast(x, 2u), subgroupBroadcast(x, 3u)); }
+fn third_of(x: vec4<Factor>) -> Factors { return Factors(subgroupBroadcast(x, 4u), subgroupBroadcast(x, 5u)); }
+fn fourth_of(x: vec4<Factor>) -> Factors { return Factors(subgroupBroadcast(x, 6u), subgroupBroadcast(x, 7u)); }
 
 // A sum with the products with the factors of a row.
-fn plus_step(sum: vec4<f32>, w: Weights, x: Factors) -> vec4<f32> {
+fn plus_step(sum: vec4<Factor>, w: Weights, x: Factors) -> vec4<Factor> {
   return sum
     + w.w0 * x.low.x
     + w.w1 * x.low.y

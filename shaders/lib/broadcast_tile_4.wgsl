@@ -6,8 +6,8 @@
 // SwiftShader has such subgroups. It loads each element by itself, which takes longer than to multiply it, and takes
 // twice as long for larger tiles or longer steps.
 // A workgroup is one subgroup: p.BLOCK (lib/tiles.wgsl) is WX, and tiles are counted in invocations.
-// Expects add_products(), step_of(), factors_at(); begin(), weight_at(), add_step(), ending(), stored(); p.M, p.DOWN;
-// what else lib/broadcast_tile.wgsl expects, with places and starts of two rows.
+// Expects Factor, add_products(), step_of(), factors_at(); begin(), weight_at(), add_step(), ending(), stored(); p.M,
+// p.DOWN; what else lib/broadcast_tile.wgsl expects, with places and starts of two rows.
 
 const ROWS: u32 = 8u;
 const STEP: u32 = 4u;
@@ -18,9 +18,9 @@ alias Sums = array<Total, 16>;
 // Where the rows begin that an invocation loads.
 alias Starts = array<Start, 2>;
 
-struct Weights { w0: vec4<f32>, w1: vec4<f32>, w2: vec4<f32>, w3: vec4<f32> }
+struct Weights { w0: vec4<Factor>, w1: vec4<Factor>, w2: vec4<Factor>, w3: vec4<Factor> }
 
-alias Factors = vec4<f32>;
+alias Factors = vec4<Factor>;
 
 @compute @workgroup_size(WX, WY, WZ)
 fn main(at: Invocation) {
@@ -86,7 +86,7 @@ fn add_depth(sums: ptr<function, Sums>, places: Places, count: u32, q: u32, firs
 }
 
 // A sum with the products with the factors of a row.
-fn plus_step(sum: vec4<f32>, w: Weights, x: Factors) -> vec4<f32> {
+fn plus_step(sum: vec4<Factor>, w: Weights, x: Factors) -> vec4<Factor> {
   return sum + w.w0 * x.x + w.w1 * x.y + w.w2 * x.z + w.w3 * x.w;
 }
 

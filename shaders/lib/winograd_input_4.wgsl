@@ -1,6 +1,8 @@
 // A line of B^T d or d B of F(4 x 4, 3 x 3), of the points 0, 1/sqrt(2), -1/sqrt(2), sqrt(2), -sqrt(2) and infinity,
 // which keep rounding errors small. Line has 6 V's, and so has Results.
 
+fn enter(x: V) -> V { return x; }
+
 fn transformed(x: Line) -> Results {
   let near = T(0.70710678) * (x[3] - T(2) * x[1]);
   let far = T(1.41421356) * (x[3] - T(0.5) * x[1]);

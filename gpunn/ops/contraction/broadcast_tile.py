@@ -267,11 +267,16 @@ def shared_stack(call: Call, sizes: tuple[int, int, int, int], x: Read, w: Read,
 
     sizes: matrices, and of each rows, depth, and channels. w: packed by blocks, one matrix behind the other.
     """
+    return _with_loop(clipping(_with_bias(stack(call, sizes, x, w, y), sizes[3])))
+
+
+def stack(call: Call, sizes: tuple[int, int, int, int], x: Read, w: Read, y: Write) -> Kernel:
+    """Make what shared_stack() and its kind have in common."""
     count, rows, depth, channels = sizes
     name = f"{count} products of {rows} rows x depth {depth} x {channels} channels"
     kernel = _tiles(call.device, "matmul_broadcast", (rows, channels, depth), name, count)
     width = vec_width(depth)
-    kernel = replace(
+    return replace(
         kernel,
         reads=(replace(x, width=width), w, Read("bias", None)),
         writes=(replace(y, width=vec_width(channels)),),
@@ -279,7 +284,6 @@ def shared_stack(call: Call, sizes: tuple[int, int, int, int], x: Read, w: Read,
         constants={**kernel.constants, "FOURS": int(width == 4)},
         loop_iterations=_tile(call.device).steps(depth),
     )
-    return _with_loop(clipping(_with_bias(kernel, channels)))
 
 
 def _kernel(

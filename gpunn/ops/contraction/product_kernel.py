@@ -42,6 +42,7 @@ from gpunn.ops.contraction.product_rescaling import (
 )
 from gpunn.ops.contraction.shared_integers import OF_FEW_CHANNELS, OF_INTEGERS, shared_integers
 from gpunn.ops.contraction.wide_sums import keep_words, most_iterations, reach, widen
+from gpunn.ops.contraction.winograd_integers import with_whole_tiles
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.elementwise.unary_kernel import elementwise
 from gpunn.ops.fixed_point.affine import wrap32
@@ -133,7 +134,8 @@ def _of_bytes(call: Call, form: Form, how: Rescaling, terms: int, words: Candida
         return
     shared = partial(shared_integers, call, form.window, form.depth, how)
     gain = OF_INTEGERS if form.window.pointwise or form.depth % STEP == 0 else OF_FEW_CHANNELS
-    yield from with_shared_rows(call, terms, lambda: [shared()], (words,), gain=gain)
+    rows = with_shared_rows(call, terms, lambda: [shared()], (words,), gain=gain)
+    yield from with_whole_tiles(call, form.window, how, rows)
 
 
 def _by_words(call: Call, form: Form, how: Rescaling) -> Kernel:

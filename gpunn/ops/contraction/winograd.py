@@ -8,8 +8,9 @@ Networks, 2015, section 4.1). Over all tiles and channels, each cell is a produc
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -26,13 +27,13 @@ from gpunn.kernel import (
     ceil_div,
     fits_i32,
     flat_threads,
-    nested,
     vec_width,
 )
 from gpunn.ops.accuracy import Evaluation
 from gpunn.ops.call import Call
 from gpunn.ops.contraction.broadcast_tile import SHARED_ROWS, measured, shared_stack, subgroup
 from gpunn.ops.contraction.filter_packing import BLOCK, STEP
+from gpunn.ops.contraction.winograd_transform import rounds, transform_of
 from gpunn.ops.elementwise.clipping import with_activation
 from gpunn.ops.kernels.tiling import WORKGROUP
 from gpunn.ops.kernels.window import Window, check_window, window_params
@@ -40,7 +41,6 @@ from gpunn.rows import Pitch
 from gpunn.types import Array, DType, TensorType
 
 _SIZE = (3, 3)
-_ROWS = 2  # of a tile that are transformed and stored in a round
 _MOVED = 22  # multiplications that take as long on lavapipe as an element on its way from kernel to kernel
 
 
@@ -72,10 +72,14 @@ def pack_cells(filter: Array, edge: int) -> Array:
     """Pack [O, 3, 3, I] as [cells, blocks, depth, BLOCK]: for each cell of G g G^T what pack_blocks() makes
     of it.
     """
-    _, g, _ = TRANSFORMS[edge]
+    return pack_transformed(filter, TRANSFORMS[edge][1], np.dtype(np.float32))
+
+
+def pack_transformed(filter: Array, g: Array, dtype: np.dtype[np.generic]) -> Array:
+    """Pack as pack_cells() does, for any G."""
     both = np.kron(g, g)
     channels, depth = filter.shape[0], filter.shape[3]
-    packed = np.empty((len(both), ceil_div(channels, BLOCK), depth, BLOCK), np.float32)
+    packed = np.empty((len(both), ceil_div(channels, BLOCK), depth, BLOCK), dtype)
     for k in range(packed.shape[1]):
         block = filter[k * BLOCK : (k + 1) * BLOCK].reshape(-1, math.prod(_SIZE), depth)
         columns = np.zeros((math.prod(_SIZE), depth, BLOCK))
@@ -134,35 +138,79 @@ def _full(count: int, multiple: int) -> int:
 
 
 def fits(call: Call, window: Window) -> bool:
-    """Tell whether Winograd's algorithm applies to a convolution with one group.
+    """Tell whether Winograd's algorithm applies to a convolution of reals with one group.
 
     Tensors of float16 should take half the memory, but what lies between its kernels is float32.
     """
+    return call.x.dtype is DType.FLOAT32 and in_tiles(call, window)
+
+
+def in_tiles(call: Call, window: Window) -> bool:
+    """Tell whether a convolution with one group can be cut into tiles, whatever its dtype is."""
     plain = window.size == _SIZE and window.stride == window.dilation == (1, 1)
-    return (
-        plain
-        and call.x.dtype is DType.FLOAT32
-        and call.x.shape[3] % STEP == 0
-        and call.x.shape[3] > 0
-        and call.y.size > 0
-    )
+    return plain and call.x.shape[3] % STEP == 0 and call.x.shape[3] > 0 and call.y.size > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """The arithmetic of a convolution.
+
+    dtype: of what lies between its kernels. lanes: the channels of an invocation of a transform, of the input
+    and of the result. suffix: of the libraries that transform lines. pack: makes what pack_cells() makes, for
+    an edge. stack: shared_stack(), or the same for other types. entered, completed: finish the kernels of the
+    transforms. early: whether a way comes before others where it is quicker.
+    """
+
+    dtype: DType
+    lanes: tuple[int, int]
+    suffix: str
+    pack: Callable[[int], Pack]
+    stack: Callable[[Call, tuple[int, int, int, int], Read, Read, Write], Kernel]
+    entered: Callable[[Kernel], Kernel]
+    completed: Callable[[Kernel], Kernel]
+    early: bool
+
+
+def _of_reals(call: Call) -> Arithmetic:
+    def completed(kernel: Kernel) -> Kernel:
+        return with_activation(replace(kernel, libraries=(*kernel.libraries, "winograd_reals")), call)
+
+    lanes = _lanes(call, call.x.shape[3]), _lanes(call, call.y.shape[3])
+    packed = partial(_packed, pack_cells)
+    early = measured(call.device)
+    return Arithmetic(DType.FLOAT32, lanes, "", packed, shared_stack, lambda kernel: kernel, completed, early)
+
+
+def _packed(pack: Callable[[Array, int], Array], edge: int) -> Pack:
+    return Pack(pack, (edge,))
 
 
 def with_winograd(call: Call, window: Window, others: Iterable[Candidate]) -> Iterator[Candidate]:
-    """Yield ways for one group and a constant filter: Winograd's before others where it is quicker.
+    """Yield ways for one group and a constant filter: Winograd's before others where it is quicker."""
+    if fits(call, window):
+        return with_tiles(call, window, others, _of_reals(call), TRANSFORMS)
+    return iter(others)
+
+
+def with_tiles(
+    call: Call, window: Window, others: Iterable[Candidate], arithmetic: Arithmetic, edges: Iterable[int]
+) -> Iterator[Candidate]:
+    """Yield ways in tiles of some edges, before others where that is wanted and they are quicker.
 
     It was measured where the CPU does the device's work.
     """
-    if not fits(call, window) or not subgroup(call.device):
+    if not subgroup(call.device):
         yield from others
         return
     rows, depth, channels = math.prod(call.y.shape[:3]), call.x.shape[3], call.y.shape[3]
     direct = math.prod(_SIZE) * _full(rows, SHARED_ROWS) * depth * _full(channels, BLOCK)
-    ways = [way for way in (Tiling(call, edge) for edge in TRANSFORMS) if _counts(way)]
+    ways = [way for way in (Tiling(call, edge) for edge in edges) if _counts(way)]
     ways.sort(key=lambda way: way.cost)
-    first = [way for way in ways if measured(call.device) and way.cost < direct]
+    first = [way for way in ways if arithmetic.early and way.cost < direct]
     last = [way for way in ways if way not in first]
-    early, late = (chain.from_iterable(_candidates(way, window) for way in some) for some in (first, last))
+    early, late = (
+        chain.from_iterable(_candidates(way, window, arithmetic) for way in some) for some in (first, last)
+    )
     yield from chain(early, others, late)
 
 
@@ -171,12 +219,12 @@ def _counts(way: Tiling) -> bool:
     return fits_i32(way.cells * way.rows * max(way.call.x.shape[3], _full(way.call.y.shape[3], BLOCK)))
 
 
-def _candidates(way: Tiling, window: Window) -> Iterator[Candidate]:
+def _candidates(way: Tiling, window: Window, arithmetic: Arithmetic) -> Iterator[Candidate]:
     """Yield a way with loops in its transforms, and written out."""
     name, needs = f"Winograd's F({way.edge} x {way.edge}, 3 x 3)", frozenset({SUBGROUPS})
-    yield Candidate(_kernels(way, window, name), name, needs, quick_to_compile=True)
+    yield Candidate(_kernels(way, window, name, arithmetic), name, needs, quick_to_compile=True)
     written_out = replace(way, loops=False)
-    yield Candidate(_kernels(written_out, window, name), f"{name}, written out", needs)
+    yield Candidate(_kernels(written_out, window, name, arithmetic), f"{name}, written out", needs)
 
 
 def _lanes(call: Call, channels: int) -> int:
@@ -184,14 +232,14 @@ def _lanes(call: Call, channels: int) -> int:
     return 1 if call.device.software and call.x.dtype is DType.FLOAT32 else vec_width(channels)
 
 
-def _kernels(way: Tiling, window: Window, name: str) -> tuple[Kernel, Kernel, Kernel]:
+def _kernels(way: Tiling, window: Window, name: str, arithmetic: Arithmetic) -> tuple[Kernel, Kernel, Kernel]:
     """Make the kernels that transform the input, multiply, and transform the products."""
     call, cells, reach = way.call, way.cells, way.edge + 2
     depth, channels = call.x.shape[3], call.y.shape[3]
     packed = _full(channels, BLOCK)
-    inputs = Scratch(TensorType(DType.FLOAT32, (cells, way.rows, depth)))
-    products = Scratch(TensorType(DType.FLOAT32, (cells, way.rows, packed)))
-    lanes, nbytes = _lanes(call, depth), 4 * cells * packed * depth
+    inputs = Scratch(TensorType(arithmetic.dtype, (cells, way.rows, depth)))
+    products = Scratch(TensorType(arithmetic.dtype, (cells, way.rows, packed)))
+    lanes, nbytes = arithmetic.lanes[0], 4 * cells * packed * depth
     pixels = Pitch(depth, lanes)
     to_input = _transform_kernel(
         way,
@@ -202,11 +250,12 @@ def _kernels(way: Tiling, window: Window, name: str) -> tuple[Kernel, Kernel, Ke
         Write(output=inputs, width=lanes),
         {"C": depth // lanes, **pixels.params("x")},
         f"{name}: input of {way.count} tiles",
+        arithmetic.suffix,
     )
-    w = Read("w", 1, 4, Pack(pack_cells, (way.edge,)), dtype=DType.FLOAT32, nbytes=nbytes)
+    w = Read("w", 1, 4, arithmetic.pack(way.edge), dtype=arithmetic.dtype, nbytes=nbytes)
     sizes = cells, way.rows, depth, packed
-    multiply = shared_stack(call, sizes, Read("x", inputs), w, Write(output=products))
-    lanes = _lanes(call, channels)
+    multiply = arithmetic.stack(call, sizes, Read("x", inputs), w, Write(output=products))
+    lanes = arithmetic.lanes[1]
     to_result = _transform_kernel(
         way,
         window,
@@ -216,8 +265,9 @@ def _kernels(way: Tiling, window: Window, name: str) -> tuple[Kernel, Kernel, Ke
         Write(width=lanes),
         {"N": channels // lanes, "PITCH": packed // lanes},
         f"{name}: results of {way.count} tiles",
+        arithmetic.suffix,
     )
-    return to_input, multiply, with_activation(to_result, call)
+    return arithmetic.entered(to_input), multiply, arithmetic.completed(to_result)
 
 
 def _transform_kernel(
@@ -229,8 +279,9 @@ def _transform_kernel(
     write: Write,
     params: Mapping[str, Param],
     reason: str,
+    suffix: str,
 ) -> Kernel:
-    """Make the kernel of a transform of tiles with so many channels: its body, and as of _transform()."""
+    """Make the kernel of a transform of tiles with so many channels: its body, and as of transform()."""
     (body, cells, results), lanes = transform, write.width
     place = {"ACROSS": way.across, "DOWN": way.down, "ROWS": way.rows, "REACH": way.edge + 2}
     count = way.count * channels // lanes
@@ -247,66 +298,12 @@ def _transform_kernel(
             "count": count,
         },
         constants={"EDGE": way.edge},
-        libraries=(f"{body}_{way.edge}",),
+        libraries=(f"{body}_{way.edge}{suffix}",),
         lanes=lanes,
-        loop_iterations=_rounds(cells, results) if way.loops else 0,
-        generated="\n".join(_transform(cells, results, way.loops)),
+        loop_iterations=rounds(cells, results) if way.loops else 0,
+        generated="\n".join(transform_of(cells, results, way.loops)),
         reason=reason,
     )
-
-
-def _transform(cells: int, results: int, loops: bool) -> Iterator[str]:
-    """Write transform() of shaders/lib/winograd.wgsl: columns of `cells` elements, then rows of what they
-    give. Each index in registers is written out.
-    """
-    taken = range(cells)
-    yield f"alias Line = array<V, {cells}>;"
-    yield f"alias Results = array<V, {results}>;"
-    column = ", ".join(f"taken(at, {k}u, column)" for k in taken)
-    yield f"fn of_column(at: Place, column: u32) -> Results {{ return transformed(Line({column})); }}"
-    yield "fn put_row(at: Place, row: u32, line: Line) {"
-    yield "let v = transformed(line);"
-    yield from (f"put(at, row, {k}u, v[{k}]);" for k in range(results))
-    yield "}"
-    yield "fn transform(at: Place) {"
-    yield from (_in_loops if loops else _written_out)(cells, results)
-    yield "}"
-
-
-def _in_loops(cells: int, results: int) -> Iterator[str]:
-    """Write the loops of transform().
-
-    Columns, and then rows, move up in each round of a loop, because lavapipe takes 1 to 10 ms to compile each
-    load and store that is written out. How often loops go round is known at run time only: compilers would
-    write them out again.
-    """
-    taken, found, step = range(cells), range(results), min(_ROWS, results)
-    yield from (f"var column{k}: Results;" for k in taken)
-    yield "for (var column = 0u; column < p.REACH; column++) {"
-    yield from (f"column{k} = column{k + 1};" for k in taken[:-1])
-    yield f"column{cells - 1} = of_column(at, column);"
-    yield "}"
-    yield f"for (var row = 0u; row < rows(at); row += {step}u) {{"
-    yield from (_put_row(f"row + {k}u", k, taken) for k in range(step))
-    yield from (f"column{k}[{row}] = column{k}[{row + step}];" for k in taken for row in found[:-step])
-    yield "}"
-
-
-def _written_out(cells: int, results: int) -> Iterator[str]:
-    """Write transform() without loops."""
-    taken = range(cells)
-    yield from (f"let column{k} = of_column(at, {k}u);" for k in taken)
-    yield from (_put_row(f"{k}u", k, taken) for k in range(results))
-
-
-def _put_row(row: str, number: int, columns: Iterable[int]) -> str:
-    """Write the call of put_row() for what columns have at a place in registers."""
-    return f"put_row(at, {row}, Line({', '.join(f'column{k}[{number}]' for k in columns)}));"
-
-
-def _rounds(cells: int, results: int) -> int:
-    """Count the iterations of the loops of transform(); see Kernel.loop_iterations."""
-    return nested(cells).iterations + nested(ceil_div(results, _ROWS)).iterations
 
 
 def sums_of_sizes(evaluation: Evaluation) -> tuple[Array, int]:
