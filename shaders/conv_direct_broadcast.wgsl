@@ -2,16 +2,16 @@
 // Convolution over height and width for any number of input channels (3 of a photo, say), as a product whose rows, the
 // pixels, a subgroup shares (lib/broadcast_tile.wgsl, or lib/broadcast_tile_4.wgsl for subgroups of four). Its depth is
 // that of all window cells and input channels together (lib/window_row.wgsl).
-// Expects x [batch, H, W, C]; w with the window cells, then the input channels, along its depth; p.DEPTH; factor_of();
-// what the library, lib/window.wgsl and lib/window_row.wgsl expect. An invocation computes output pixels along
-// [batch, OH, OW] flattened.
+// Expects x [batch, H, W, C]; w with the window cells, then the input channels, along its depth; p.DEPTH, STEP;
+// factor_of(); what the library, lib/window.wgsl and lib/window_row.wgsl expect. An invocation computes output pixels
+// along [batch, OH, OW] flattened.
 
 alias Start = Corner;
 alias Places = Starts;
 alias Step = array<Element, 4>;
 
-fn add_products(sums: ptr<function, Sums>, starts: Starts, q: u32, first: u32) {
-  add_depth(sums, starts, p.DEPTH / STEP, q, first);
+fn add_products(sums: ptr<function, Sums>, starts: Starts, q: u32) {
+  add_depth(sums, starts, p.DEPTH / STEP, q);
 }
 
 fn start(m: u32) -> Start { return corner(m); }

@@ -2,11 +2,12 @@
 // Sums of quantised tensors of 8 bits in a tile whose rows a subgroup shares (lib/broadcast_tile.wgsl), to the bit.
 // lib/broadcast_reals.wgsl has the same functions for reals.
 //
-// Elements and weights, without their zero points, are up to 255, so sums of eight products are up to 520200, and exact
+// Elements and weights, without their zero points, are up to 255, so sums of four products are up to 260100, and exact
 // in f32: CPUs multiply those with less effort than bytes. With 1.5 * 2^23 added, such a sum n has the bits of that
 // number plus n, so it needs no conversion to an integer. begin() takes off what all steps together add too much.
 // Expects weight_at(q), four weights less the filter's zero point, SHIFTED and ITS_BITS, the number that is added and
-// its bits, of lib/centred_weights.wgsl or lib/stored_weights.wgsl; bias; p.DEPTH; what lib/requantize.wgsl expects.
+// its bits, of lib/centred_weights.wgsl or lib/stored_weights.wgsl; bias; p.DEPTH; STEP and plus_step() of
+// lib/broadcast_rows.wgsl; what lib/requantize.wgsl expects.
 
 alias Total = vec4<i32>;
 alias Factor = f32;

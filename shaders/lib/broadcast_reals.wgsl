@@ -1,7 +1,8 @@
 // Sums of reals in a tile whose rows a subgroup shares (lib/broadcast_tile.wgsl). lib/broadcast_integers.wgsl has the
 // same functions for quantised tensors. Expects w, bias, clip, p.low and p.high, its bounds, which are loaded once:
 // compilers take long for what is loaded at each store; switched_y() (1: there are optional appended operations,
-// which appended4_y(i, v) computes of four elements; else 0); p.N. T is f32.
+// which appended4_y(i, v) computes of four elements; else 0); p.N; plus_step() of lib/broadcast_rows.wgsl.
+// T is f32.
 
 alias Total = vec4<T>;
 alias Factor = f32;
@@ -20,31 +21,30 @@ struct Ending { low: Total, high: Total }
 
 fn ending(n: u32) -> Ending { return Ending(Total(p.low), Total(p.high)); }
 
-// Computes the appended operations of the rows from m on, two at a time, and returns how these are stored then. A loop
-// takes less than a branch around the loads at each store: lavapipe computes both sides of branches.
+// Computes the appended operations of the rows from m on, and returns how these are stored then. A loop takes less than
+// a branch around the loads at each store: lavapipe computes both sides of branches.
 fn finished(m: u32, end: u32, n: u32, sums: ptr<function, Sums>) -> Ending {
   var by = ending(n);
   let on = switched_y();
   let place = min(n, p.N / 4u - 1u);
-  for (var r = 0u; r < on * ROWS; r += 2u) {
-    let v0 = appended4_y(min(m + r, end - 1u) * (p.N / 4u) + place, stored((*sums)[0], by));
-    let v1 = appended4_y(min(m + r + 1u, end - 1u) * (p.N / 4u) + place, stored((*sums)[1], by));
-    (*sums)[0] = (*sums)[2];
-    (*sums)[1] = (*sums)[3];
-    (*sums)[2] = (*sums)[4];
-    (*sums)[3] = (*sums)[5];
-    (*sums)[4] = (*sums)[6];
-    (*sums)[5] = (*sums)[7];
-    (*sums)[6] = (*sums)[8];
-    (*sums)[7] = (*sums)[9];
-    (*sums)[8] = (*sums)[10];
-    (*sums)[9] = (*sums)[11];
-    (*sums)[10] = (*sums)[12];
-    (*sums)[11] = (*sums)[13];
-    (*sums)[12] = (*sums)[14];
-    (*sums)[13] = (*sums)[15];
-    (*sums)[14] = v0;
-    (*sums)[15] = v1;
+  for (var r = 0u; r < on * ROWS; r++) {
+    let v = appended4_y(min(m + r, end - 1u) * (p.N / 4u) + place, stored((*sums)[0], by));
+    (*sums)[0] = (*sums)[1];
+    (*sums)[1] = (*sums)[2];
+    (*sums)[2] = (*sums)[3];
+    (*sums)[3] = (*sums)[4];
+    (*sums)[4] = (*sums)[5];
+    (*sums)[5] = (*sums)[6];
+    (*sums)[6] = (*sums)[7];
+    (*sums)[7] = (*sums)[8];
+    (*sums)[8] = (*sums)[9];
+    (*sums)[9] = (*sums)[10];
+    (*sums)[10] = (*sums)[11];
+    (*sums)[11] = (*sums)[12];
+    (*sums)[12] = (*sums)[13];
+    (*sums)[13] = (*sums)[14];
+    (*sums)[14] = (*sums)[15];
+    (*sums)[15] = v;
   }
   let infinity = bitcast<f32>(on * 0x7f800000u);
   if (on == 1u) { by = Ending(Total(-infinity), Total(infinity)); }

@@ -10,17 +10,9 @@
 // p.DOWN; what else lib/broadcast_tile.wgsl expects, with places and starts of two rows.
 
 const ROWS: u32 = 8u;
-const STEP: u32 = 4u;
 
 // Rows of two columns. All indices are constants, so compilers can keep it in registers.
 alias Sums = array<Total, 16>;
-
-// Where the rows begin that an invocation loads.
-alias Starts = array<Start, 2>;
-
-struct Weights { w0: vec4<Factor>, w1: vec4<Factor>, w2: vec4<Factor>, w3: vec4<Factor> }
-
-alias Factors = vec4<Factor>;
 
 @compute @workgroup_size(WX, WY, WZ)
 fn main(at: Invocation) {
@@ -36,35 +28,25 @@ fn main(at: Invocation) {
     first, second, first, second, first, second, first, second,
     first, second, first, second, first, second, first, second,
   );
-  add_products(&sums, starts(m + rank, end), first_weight(matrix, n), 0u);
+  add_products(&sums, starts(m + rank * 2u, end), first_weight(matrix, n));
   put_tile(m, end, n, &sums);
 }
 
-// Where row m and the fourth one behind it begin; past the end, the last row.
-fn starts(m: u32, end: u32) -> Starts {
-  let s0 = start(min(m, end - 1u));
-  return Starts(s0, fourth(s0, m, end));
-}
-
-fn weights_at(q: u32) -> Weights {
-  return Weights(weight_at(q), weight_at(q + 8u), weight_at(q + 16u), weight_at(q + 24u));
-}
-
 // Adds the products of the first `count` steps of a depth, whose weights begin at q.
-fn add_depth(sums: ptr<function, Sums>, places: Places, count: u32, q: u32, first: u32) {
+fn add_depth(sums: ptr<function, Sums>, places: Places, count: u32, q: u32) {
   for (var k = 0u; k < count; k++) {
-    let step = step_of(k * STEP + first);
+    let step = step_of(k * STEP);
     let x0 = factors_at(places[0], step);
     let x1 = factors_at(places[1], step);
     let low = weights_at(q + k * STEP * 8u);
     let high = weights_at(q + k * STEP * 8u + 4u);
     let r0 = subgroupBroadcast(x0, 0u);
-    let r1 = subgroupBroadcast(x0, 1u);
-    let r2 = subgroupBroadcast(x0, 2u);
-    let r3 = subgroupBroadcast(x0, 3u);
-    let r4 = subgroupBroadcast(x1, 0u);
-    let r5 = subgroupBroadcast(x1, 1u);
-    let r6 = subgroupBroadcast(x1, 2u);
+    let r1 = subgroupBroadcast(x1, 0u);
+    let r2 = subgroupBroadcast(x0, 1u);
+    let r3 = subgroupBroadcast(x1, 1u);
+    let r4 = subgroupBroadcast(x0, 2u);
+    let r5 = subgroupBroadcast(x1, 2u);
+    let r6 = subgroupBroadcast(x0, 3u);
     let r7 = subgroupBroadcast(x1, 3u);
     (*sums)[0] = add_step((*sums)[0], low, r0);
     (*sums)[1] = add_step((*sums)[1], high, r0);
@@ -83,11 +65,6 @@ fn add_depth(sums: ptr<function, Sums>, places: Places, count: u32, q: u32, firs
     (*sums)[14] = add_step((*sums)[14], low, r7);
     (*sums)[15] = add_step((*sums)[15], high, r7);
   }
-}
-
-// A sum with the products with the factors of a row.
-fn plus_step(sum: vec4<Factor>, w: Weights, x: Factors) -> vec4<Factor> {
-  return sum + w.w0 * x.x + w.w1 * x.y + w.w2 * x.z + w.w3 * x.w;
 }
 
 // Stores rows from m on, two at a time: compilers take long for each store that is written out.

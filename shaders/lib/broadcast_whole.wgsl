@@ -1,5 +1,6 @@
 // Sums of integers in a tile whose rows a subgroup shares (lib/broadcast_tile.wgsl). All of it wraps around, so that
-// what is added up later is right modulo 2^32. lib/broadcast_reals.wgsl has the same functions for reals. Expects w.
+// what is added up later is right modulo 2^32. lib/broadcast_reals.wgsl has the same functions for reals. Expects w;
+// plus_step() of lib/broadcast_rows.wgsl.
 
 alias Total = vec4<i32>;
 alias Factor = i32;

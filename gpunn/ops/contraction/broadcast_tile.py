@@ -35,6 +35,7 @@ Reads = tuple[Read, Read]  # of the filter and the bias
 SHARED_ROWS = 16  # rows or pixels of one tile of a subgroup, the most of any
 _FOUR = 4  # the smallest subgroups that share rows
 _ROWS_OF_FOUR = 8  # of one of their tiles
+_DEPTH = 4  # elements of the depth in a step of a tile
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +105,12 @@ def loads_singly(device: DeviceProperties) -> bool:
 class _Tile:
     """The part of a result that a subgroup computes: `rows`, which it shares, `channels` of each invocation.
 
-    depth: the elements of a step. library: the one in shaders/lib.
+    library: the one in shaders/lib.
     """
 
     invocations: int
     rows: int
     channels: int
-    depth: int
     library: str
 
     @property
@@ -118,16 +118,17 @@ class _Tile:
         """Return the channels of all invocations."""
         return self.channels * self.invocations
 
-    def steps(self, depth: int) -> int:
-        """Count the steps over a filter that is packed by blocks."""
-        return ceil_div(depth, STEP) * STEP // self.depth
-
 
 def _tile(device: DeviceProperties) -> _Tile:
     """Return the tile of a device's subgroups, or one of eight where it has none."""
     if loads_singly(device):
-        return _Tile(_FOUR, _ROWS_OF_FOUR, 8, 4, "broadcast_tile_4")
-    return _Tile(max(subgroup(device), STEP), SHARED_ROWS, 4, STEP, "broadcast_tile")
+        return _Tile(_FOUR, _ROWS_OF_FOUR, 8, "broadcast_tile_4")
+    return _Tile(max(subgroup(device), STEP), SHARED_ROWS, 4, "broadcast_tile")
+
+
+def _steps(depth: int) -> int:
+    """Count the steps over a depth."""
+    return ceil_div(depth, _DEPTH)
 
 
 def _pays_off(
@@ -186,7 +187,7 @@ def _product(call: Call, rows: int, depth: int, channels: int, reads: Reads | No
         "matmul_broadcast",
         {"K": depth, **pitch.params("x")},
         {"FOURS": int(width == 4)},
-        _tile(call.device).steps(depth),
+        _steps(depth),
         f"{rows} rows x depth {depth} x {channels} channels",
     )
 
@@ -195,26 +196,16 @@ def _window(call: Call, window: Window, reads: Reads | None) -> Kernel:
     _, height, width, depth = call.x.shape
     pixels = Pitch(depth)
     params: dict[str, Param] = {**window_params(window, height, width), **pixels.params("x"), "C": depth}
-    terms, packed, tile = depth * math.prod(window.size), reads or block_reads(call), _tile(call.device)
+    terms, packed = depth * math.prod(window.size), reads or block_reads(call)
     if depth % STEP == 0:
-        loops = nested(*window.size, depth // tile.depth).iterations
+        loops = nested(*window.size, depth // _DEPTH).iterations
         operands = (Read("x", 0, 4, pitch=pixels), *packed)
         reason = "window cells one after the other"
-        kernel = _kernel(call, operands, terms, "conv_broadcast", params, {}, loops, reason)
-        return replace(kernel, generated=_cells(tile.rows // 4))
+        return _kernel(call, operands, terms, "conv_broadcast", params, {}, loops, reason)
     params |= {"K": terms, "inverse_c": 1 / depth, "inverse_kw": 1 / window.size[1]}
     reason, operands = "window cells and input channels in one row", (Read("x", 0, pitch=pixels), *packed)
-    loops = tile.steps(terms)
+    loops = _steps(terms)
     return _kernel(call, operands, terms, "conv_direct_broadcast", params, {}, loops, reason)
-
-
-def _cells(count: int) -> str:
-    """Write, for conv_broadcast, the cell of a window of each of the pixels that an invocation loads."""
-    cells = ", ".join(f"cell(c[{k}], ky, kx)" for k in range(count))
-    return (
-        f"alias Places = array<u32, {count}>;\n"
-        f"fn cells_of(c: Starts, ky: u32, kx: u32) -> Places {{ return Places({cells}); }}"
-    )
 
 
 def with_unfolded(call: Call, window: Window, others: Iterable[Candidate]) -> Iterator[Candidate]:
@@ -282,7 +273,7 @@ def stack(call: Call, sizes: tuple[int, int, int, int], x: Read, w: Read, y: Wri
         writes=(replace(y, width=vec_width(channels)),),
         params={**kernel.params, "K": depth, **Pitch(depth).params("x")},
         constants={**kernel.constants, "FOURS": int(width == 4)},
-        loop_iterations=_tile(call.device).steps(depth),
+        loop_iterations=_steps(depth),
     )
 
 
@@ -330,17 +321,16 @@ def _tiles(
     device: DeviceProperties, body: str, sizes: tuple[int, int, int], reason: str, count: int = 1
 ) -> Kernel:
     """Make what all these kernels share. sizes: rows, channels, and depth of each of `count` products."""
-    rows, channels, _ = sizes
-    packed, depth = block_extents(*sizes[1:])
-    tile = _tile(device)
-    size, down = tile.invocations, ceil_div(rows, tile.rows)
+    rows, channels, depth = sizes
+    packed, tile = block_extents(channels, depth)[0], _tile(device)
+    size, down, deep = tile.invocations, ceil_div(rows, tile.rows), _steps(depth) * _DEPTH
     threads, grid = tile_grid(packed // tile.channels, count * down, size, size)
     return Kernel(
         body=body,
         threads=threads,
         workgroup=(size, 1, 1),
         reads=(),
-        params={**grid, "DEPTH": depth, "M": rows, "N": channels, "N4": packed // 4, "DOWN": down},
+        params={**grid, "DEPTH": deep, "M": rows, "N": channels, "N4": packed // 4, "DOWN": down},
         constants={"SPLITS": 1},
         libraries=(tile.library, "broadcast_reals", *row_library(count * rows, channels)),
         reason=f"{reason}: {tile.rows} rows x {tile.channels} channels in registers, rows shared by {size} "

@@ -66,6 +66,6 @@ def shared_integers(call: Call, window: Window, depth: int, how: Rescaling) -> K
         params=params,
         libraries=(*("broadcast_integers" if n == "broadcast_reals" else n for n in real.libraries), weights),
         lanes=4,
-        reason=f"integers: {real.reason}; sums of 8 products in f32",
+        reason=f"integers: {real.reason}; sums of 4 products in f32",
     )
     return how.finish.of(kernel)
