@@ -312,14 +312,25 @@ def _points_of_few(line: Line, least: Array, most: Array) -> tuple[list[tuple[Ar
         t = np.ceil((results - summand) / factor)
         t += t * factor + summand < results
         t -= (t - 1) * factor + summand >= results
-        t = np.nan_to_num(t).clip(least, most + 1)
+        if not np.isfinite(t).all():
+            t = np.nan_to_num(t)
+        t.clip(least, most + 1, out=t)
     found: list[tuple[Array, ...]] = []
-    for at, reached in ((t, True), (t - 1, False), (t + 1, True), (t - 2, False)):
-        above = at * factor + summand - results
-        known = (at <= most) if reached else (at >= least)
-        sure = (above >= unsure) if reached else (above < -unsure)
-        possible &= (sure | ~known).all(1)
-        channels, which = (known & (np.abs(above) < TRIED * size)).nonzero()
-        numbers = at[channels, which].astype(np.float32)
-        found.append((channels, results[which].astype(np.float32), numbers, np.full(len(which), reached)))
+    every = np.arange(len(factor))
+    # Where a step of the sum outweighs all errors, only the sums on both sides of a result are close to it.
+    close = np.flatnonzero(factor < 2 * TRIED * size)
+    sought = ((every, 0, True), (every, -1, False), (close, 1, True), (close, -2, False))
+    for which, beside, reached in sought:
+        if not len(which):
+            continue
+        at = t[which] + beside
+        above = at * factor[which] + summand[which] - results
+        known = (at <= most[which]) if reached else (at >= least[which])
+        sure = (above >= unsure[which]) if reached else (above < -unsure[which])
+        possible[which] &= (sure | ~known).all(1)
+        near = (np.abs(above, out=above) < TRIED * size[which]) & known
+        channels, places = near.nonzero()
+        numbers = at[channels, places].astype(np.float32)
+        reach = np.full(len(places), reached)
+        found.append((which[channels], results[places].astype(np.float32), numbers, reach))
     return found, possible

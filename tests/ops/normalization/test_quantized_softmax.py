@@ -16,7 +16,15 @@ SOFTMAX = [(0.1, 1.0), (0.02, 1.0), (0.3, 0.5), (0.004, 1.0), (1.0, 2.0)]
 @both
 @pytest.mark.parametrize(("scale", "beta"), SOFTMAX)
 def test_softmax(scale: float, beta: float, dtype: DType, backend: str) -> None:
-    for shape, axis in (((7, 1), -1), ((9, 10), -1), ((3, 300), -1), ((2, 5, 6, 3), 1), ((2, 70, 5), 1)):
+    for shape, axis in (
+        ((7, 1), -1),
+        ((9, 10), -1),
+        ((1, 10), -1),
+        ((9, 1, 1), 0),
+        ((3, 300), -1),
+        ((2, 5, 6, 3), 1),
+        ((2, 70, 5), 1),
+    ):
         x = quantized(dtype, shape, scale, 3)
         values = stored(1, x)
         attrs = {"axis": axis, "beta": beta}
@@ -29,7 +37,18 @@ def test_softmax(scale: float, beta: float, dtype: DType, backend: str) -> None:
 @both
 @pytest.mark.parametrize(("scale", "beta"), SOFTMAX)
 def test_softmax_as_litert(scale: float, beta: float, dtype: DType) -> None:
-    for rows, length in ((20, 1), (20, 2), (20, 10), (20, 100), (20, 400), (1, 1), (1, 300), (2, 300)):
+    for rows, length in (
+        (20, 1),
+        (20, 2),
+        (20, 10),
+        (20, 100),
+        (20, 400),
+        (1, 1),
+        (1, 20),
+        (1, 21),
+        (1, 300),
+        (2, 300),
+    ):
         x = quantized(dtype, (rows, length), scale, 3)
         y = quantized(dtype, (rows, length), 1 / 256, LIMITS[dtype][0])
         values = stored(length, x)
