@@ -14,10 +14,8 @@ from gpunn.kernel import (
     Kernel,
     Param,
     Read,
-    Scratch,
     Write,
     ceil_div,
-    flat_threads,
     nested,
     tile_grid,
     vec_width,
@@ -28,7 +26,6 @@ from gpunn.ops.elementwise.clipping import clipping, with_activation
 from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, row_library
 from gpunn.ops.kernels.window import Window, window_params
 from gpunn.rows import Pitch, RowLoads
-from gpunn.types import DType, TensorType
 
 Reads = tuple[Read, Read]  # of the filter and the bias
 
@@ -56,8 +53,7 @@ class Gain:
 # windows of several cells.
 OF_PRODUCTS, OF_WINDOWS = Gain(2.1, 1.1), Gain(2.1, 1.25)
 _GAIN_OF_STACKS = 4  # of full tiles, packing included, over one row x 4 channels: 5 or more with both
-_FEW = 1 << 17  # elements that windows see: they are written in less time than a shader is compiled
-_DEEPEST = 1 << 21  # conv_direct_broadcast divides numbers below 2^22 in f32 without an error
+DEEPEST = 1 << 21  # conv_direct_broadcast divides numbers below 2^22 in f32 without an error
 
 
 def with_shared_rows(
@@ -75,8 +71,8 @@ def with_shared_rows(
     tiles over full register tiles.
     """
     rows, channels = math.prod(call.y.shape[:-1]) // max(matrices, 1), call.y.shape[-1]
-    deep = depth > _DEEPEST
-    first = not deep and rows >= ROWS and _pays_off(rows, channels, call.device, matrices, gain)
+    deep = depth > DEEPEST
+    first = not deep and rows >= ROWS and pays_off(rows, channels, call.device, matrices, gain)
     reason = f"{_tile(call.device).rows} rows that a subgroup shares"
     if first:
         yield Candidate(kernels(), reason, frozenset({SUBGROUPS}))
@@ -131,7 +127,7 @@ def _steps(depth: int) -> int:
     return ceil_div(depth, _DEPTH)
 
 
-def _pays_off(
+def pays_off(
     rows: int, channels: int, device: DeviceProperties, matrices: int = 0, gain: Gain = OF_PRODUCTS
 ) -> bool:
     """Tell whether products are quicker than in register tiles, which are smaller, or those of a stack than
@@ -157,15 +153,19 @@ def shared_rows(call: Call, window: Window, depth: int, reads: Reads | None = No
 
     reads: as of shared_product().
     """
-    kernel = _with_bias(shared_sums(call, window, depth, reads), call.y.shape[-1])
-    return _with_loop(with_activation(kernel, call))
+    return completed(call, shared_sums(call, window, depth, reads))
+
+
+def completed(call: Call, sums: Kernel) -> Kernel:
+    """Return a kernel of sums of reals with a bias and the activation."""
+    return _with_loop(with_activation(_with_bias(sums, call.y.shape[-1]), call))
 
 
 def shared_sums(call: Call, window: Window, depth: int, reads: Reads | None = None) -> Kernel:
     """Compute the same without an activation. reads: as of shared_product()."""
     if not window.pointwise:
         return _window(call, window, reads)
-    return _product(call, math.prod(call.y.shape[:-1]), depth, call.y.shape[-1], reads)
+    return row_sums(call, math.prod(call.y.shape[:-1]), depth, call.y.shape[-1], reads)
 
 
 def shared_product(call: Call, rows: int, depth: int, channels: int, reads: Reads | None = None) -> Kernel:
@@ -173,11 +173,11 @@ def shared_product(call: Call, rows: int, depth: int, channels: int, reads: Read
 
     reads: filter and bias packed by blocks, if these are not constants.
     """
-    kernel = _with_bias(_product(call, rows, depth, channels, reads), channels)
+    kernel = _with_bias(row_sums(call, rows, depth, channels, reads), channels)
     return _with_loop(with_activation(kernel, call))
 
 
-def _product(call: Call, rows: int, depth: int, channels: int, reads: Reads | None) -> Kernel:
+def row_sums(call: Call, rows: int, depth: int, channels: int, reads: Reads | None) -> Kernel:
     width, across = vec_width(depth), ceil_div(channels, _tile(call.device).across)
     by_rows, pitch = RowLoads(depth, across) if width == 4 else None, Pitch(depth)
     return _kernel(
@@ -206,51 +206,6 @@ def _window(call: Call, window: Window, reads: Reads | None) -> Kernel:
     reason, operands = "window cells and input channels in one row", (Read("x", 0, pitch=pixels), *packed)
     loops = _steps(terms)
     return _kernel(call, operands, terms, "conv_direct_broadcast", params, {}, loops, reason)
-
-
-def with_unfolded(call: Call, window: Window, others: Iterable[Candidate]) -> Iterator[Candidate]:
-    """Yield ways for one group and a constant filter: rows of all that windows see before others for little.
-
-    The product of these rows has the pipeline of a network's other products, so lavapipe compiles 0.15 s less
-    for a first answer (0.6 s with Mesa 25). Where windows see few channels, such a layer takes 1.6 times as
-    long, 2 % of MobileNet's time. Where they see many, it takes as long as before. SwiftShader compiles
-    either in little time.
-    """
-    rows, channels = math.prod(call.y.shape[:3]), call.y.shape[3]
-    depth = block_extents(channels, math.prod(call.input(1).shape[1:]))[1]
-    little = depth <= channels if call.x.shape[3] % STEP else rows * depth <= _FEW
-    several = not window.pointwise and little
-    # A network of float16 tensors wants little memory, and these rows would be its largest tensor.
-    exact = call.x.dtype is call.y.dtype is DType.FLOAT32
-    whole = exact and rows >= ROWS and depth <= _DEEPEST
-    if several and whole and not loads_singly(call.device) and _pays_off(rows, channels, call.device):
-        kernels = _unfolded(call, window, rows, depth)
-        yield Candidate(kernels, "rows of what windows see", frozenset({SUBGROUPS}))
-    yield from others
-
-
-def _unfolded(call: Call, window: Window, rows: int, depth: int) -> tuple[Kernel, Kernel]:
-    """Make the kernels that copy what windows see, and multiply it."""
-    _, height, width, channels = call.x.shape
-    terms = channels * math.prod(window.size)
-    seen, lanes = Scratch(TensorType(call.x.dtype, (rows, depth))), vec_width(channels)
-    pixels = Pitch(channels, lanes)
-    counts = {"C": channels // lanes, "K": terms // lanes, "DEPTH": depth // lanes}
-    params = {**window_params(window, height, width), **pixels.params("x"), **counts}
-    unfold = Kernel(
-        body="unfold",
-        threads=flat_threads(rows),
-        workgroup=WORKGROUP,
-        reads=(Read("x", 0, lanes, pitch=pixels),),
-        writes=(Write(output=seen, width=lanes),),
-        params={**params, "count": rows},
-        lanes=lanes,
-        loop_iterations=nested(depth // lanes).iterations,
-        reason=f"what the windows of {rows} pixels see: {terms} elements each",
-    )
-    product = shared_product(call, rows, depth, call.y.shape[3])
-    x, *others = product.reads
-    return unfold, replace(product, reads=(replace(x, operand=seen), *others))
 
 
 def shared_stack(call: Call, sizes: tuple[int, int, int, int], x: Read, w: Read, y: Write) -> Kernel:

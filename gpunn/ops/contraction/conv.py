@@ -18,9 +18,9 @@ from gpunn.ops.contraction.blocks import Sums, Terms
 from gpunn.ops.contraction.broadcast_tile import (
     OF_PRODUCTS,
     OF_WINDOWS,
+    completed,
     shared_rows,
     with_shared_rows,
-    with_unfolded,
 )
 from gpunn.ops.contraction.computed_filter import block_packed, packed_reads
 from gpunn.ops.contraction.conv_sums import (
@@ -40,6 +40,7 @@ from gpunn.ops.contraction.matmul import product
 from gpunn.ops.contraction.prepared import bound, constants_only, matrix_of, prepared
 from gpunn.ops.contraction.product_kernel import Form, one_by_one, product_kernels
 from gpunn.ops.contraction.product_rescaling import Rounding, eights
+from gpunn.ops.contraction.unfolded import with_unfolded
 from gpunn.ops.contraction.winograd import sums_of_sizes, with_winograd
 from gpunn.ops.contraction.workgroup_tile import (
     matrix_product,
@@ -93,8 +94,9 @@ def _conv2d_kernels(call: Call) -> Iterator[Candidate]:
         shared = partial(shared_rows, call, form.window, form.depth)
         direct = with_shared_rows(call, depth, lambda: [shared()], _of_constants(call, form), gain=gain)
         whole = form.window.pointwise and form.depth % 4 == 0
+        rows = with_unfolded(call, form.window, lambda sums, _: completed(call, sums), direct)
         tiles = matrix_product(form.depth) if whole else window_product(call, form.window)
-        others = with_winograd(call, form.window, with_unfolded(call, form.window, direct))
+        others = with_winograd(call, form.window, rows)
         yield from with_workgroup_tiles(call, tiles, others)
         reason = "one output value an invocation"
     kernels = real_sums(call, one_by_one(call, form, reason), form.boxes(call))

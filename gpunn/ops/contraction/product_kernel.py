@@ -40,7 +40,13 @@ from gpunn.ops.contraction.product_rescaling import (
     Steps,
     rescaling,
 )
-from gpunn.ops.contraction.shared_integers import OF_FEW_CHANNELS, OF_INTEGERS, shared_integers
+from gpunn.ops.contraction.shared_integers import (
+    OF_FEW_CHANNELS,
+    OF_INTEGERS,
+    of_shared_sums,
+    shared_integers,
+)
+from gpunn.ops.contraction.unfolded import with_unfolded
 from gpunn.ops.contraction.wide_sums import keep_words, most_iterations, reach, widen
 from gpunn.ops.contraction.winograd_integers import with_whole_tiles
 from gpunn.ops.elementwise.unary import activation_function
@@ -135,7 +141,9 @@ def _of_bytes(call: Call, form: Form, how: Rescaling, terms: int, words: Candida
     shared = partial(shared_integers, call, form.window, form.depth, how)
     gain = OF_INTEGERS if form.window.pointwise or form.depth % STEP == 0 else OF_FEW_CHANNELS
     rows = with_shared_rows(call, terms, lambda: [shared()], (words,), gain=gain)
-    yield from with_whole_tiles(call, form.window, how, rows)
+    of_rows = partial(of_shared_sums, call, how)
+    several = with_unfolded(call, form.window, of_rows, rows, float(how.zero_x), OF_INTEGERS)
+    yield from with_whole_tiles(call, form.window, how, several)
 
 
 def _by_words(call: Call, form: Form, how: Rescaling) -> Kernel:

@@ -48,9 +48,13 @@ def _offsets(dtype: DType, zero: int) -> Param:
 
 def shared_integers(call: Call, window: Window, depth: int, how: Rescaling) -> Kernel:
     """Compute a quantised convolution with one group, or a product; see shared_rows()."""
-    real = shared_sums(call, window, depth)
+    return of_shared_sums(call, how, shared_sums(call, window, depth), depth * math.prod(window.size))
+
+
+def of_shared_sums(call: Call, how: Rescaling, real: Kernel, terms: int) -> Kernel:
+    """Convert a kernel of shared rows of reals, with so many products in a sum, to one for integers."""
     x, w, bias = real.reads
-    channels, rows = block_extents(call.y.shape[-1], depth * math.prod(window.size))
+    channels, rows = block_extents(call.y.shape[-1], terms)
     params = {**real.params, **how.params(how.zero_w, 4), "SCALES": channels // 4}
     if loads_singly(call.device):
         w = replace(w, width=1, pack=Pack(pack_words, (how.zero_w,)), dtype=DType.INT32)

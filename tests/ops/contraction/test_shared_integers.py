@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpunn.backends.webgpu.device import open_device
 from gpunn.backends.webgpu.lower import lower
 from gpunn.device import BASELINE, SUBGROUPS, DeviceProperties
 from gpunn.kernel import Kernel
 from gpunn.ops.contraction.shared_integers import pack_centred, pack_words
 from tests.ops.contraction.quantized_product import ATTRS, DTYPES, Case
 from tests.ops.contraction.test_broadcast_tile import limit_subgroups
-from tests.ops.harness import take_body
+from tests.ops.harness import limit_device, take_body
 from tests.ops.integer_checks import integer_model
 
 SOFTWARE = replace(BASELINE, software=True, subgroup_sizes=(8, 8), features=frozenset({SUBGROUPS}))
@@ -43,6 +44,30 @@ def test_shared_rows(
     attrs = {"activation": "relu"} if body == "matmul_broadcast" else ATTRS[number % len(ATTRS)]
     case = Case(op, kind, x, filter, seed=number, bias=number % 3 > 0)
     values = np.unique(case.check(subgroup, attrs))
+    assert values.size > 20 or "activation" in attrs
+
+
+UNFOLDED: tuple[tuple[Any, Any, dict[str, Any]], ...] = (
+    ((1, 11, 12, 3), (32, 3, 3, 3), {"stride": (2, 2), "padding": "same", "activation": "relu6"}),
+    ((2, 9, 7, 5), (61, 2, 3, 5), {"padding": ((2, 0), (1, 3)), "dilation": (2, 1)}),
+    ((3, 5, 6, 1), (30, 5, 1, 1), {"stride": (1, 2)}),
+    ((1, 4, 9, 12), (29, 1, 2, 12), {"padding": "same", "stride": (2, 1), "dilation": (1, 3)}),
+    ((2, 9, 7, 16), (32, 3, 3, 16), {"stride": (2, 2), "padding": ((0, 1), (1, 1)), "activation": "relu"}),
+)
+
+
+@pytest.mark.parametrize("kind", DTYPES)
+@pytest.mark.parametrize("case", UNFOLDED, ids=str)
+def test_products_of_what_windows_see(
+    case: Any, kind: str, gpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit_device(monkeypatch, software=True, parallel_invocations=1)
+    if open_device(None, False).properties.subgroup_sizes != (8, 8):
+        pytest.skip("only devices with subgroups of 8 are offered this")
+    x, filter, attrs = case
+    take_body(monkeypatch, "unfold")
+    made = Case("conv2d", kind, x, filter, seed=len(kind), bias=filter[0] % 3 > 0)
+    values = np.unique(made.check(gpu, {"stride": (1, 1), **attrs}))
     assert values.size > 20 or "activation" in attrs
 
 
