@@ -39,8 +39,8 @@ def with_unfolded(
 
     The product of these rows has the pipeline of a network's other products, so lavapipe compiles 0.15 s less
     for a first answer (0.6 s with Mesa 25). Where windows see few channels, such a layer takes 1.6 times as
-    long, 2 % of MobileNet's time. Where they see many, it takes as long as before. SwiftShader compiles
-    either in little time.
+    long in float32, 2 % of MobileNet's time, and less time in 8 bits. Where they see many, it takes as long
+    as before. SwiftShader compiles either in little time.
 
     product: completes a kernel of sums of so many products. absent: what stands for padding. gain: as of
     with_shared_rows().

@@ -150,3 +150,20 @@ def test_full_tiles_on_software_devices_come_first(
     (kernel,) = lower(model.operations[-1], device)
     assert isinstance(kernel, Kernel)
     assert kernel.body == body
+
+
+@pytest.mark.parametrize(
+    ("device", "channels", "bodies"),
+    [
+        (SOFTWARE, 32, ["unfold", "matmul_broadcast"]),
+        (SOFTWARE, 16, ["integer_product"]),
+        (replace(SOFTWARE, subgroup_sizes=(4, 4)), 32, ["conv_direct_broadcast"]),
+        (replace(SOFTWARE, software=False), 32, ["integer_product"]),
+    ],
+)
+def test_windows_over_few_channels_are_copied_where_pipelines_take_long(
+    device: DeviceProperties, channels: int, bodies: list[str]
+) -> None:
+    case = Case("conv2d", "int8", (1, 17, 17, 3), (channels, 3, 3, 3))
+    model = integer_model("conv2d", case.inputs, case.types, {"stride": (2, 2)}, case.output, (1, 2))
+    assert [k.body for k in lower(model.operations[-1], device) if isinstance(k, Kernel)] == bodies
