@@ -15,10 +15,11 @@ from __future__ import annotations
 import argparse
 import functools
 import itertools
+import signal
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from pictures import run
 from web_answers import Answer, Choice, Compiled, NoAnswerError, Worker
@@ -165,8 +166,12 @@ def _name_and_photos(gr: Any, number: int) -> tuple[Any, Any]:
     return name, photos
 
 
+def _terminated(number: int, _frame: object) -> NoReturn:
+    raise SystemExit(128 + number)  # as shells report it; the worker and the classifiers are cleaned up first
+
+
 def main() -> None:
-    """Serve the page until interrupted."""
+    """Serve the page until interrupted or terminated."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--port", type=int, default=7860)
     parser.add_argument("--seconds", type=float, default=20.0, help="that an answer may take (default 20)")
@@ -183,6 +188,7 @@ def main() -> None:
     theme = gr.themes.Default(font=gr.themes.Font("sans-serif"), font_mono=gr.themes.Font("monospace"))
     worker = Worker(options.seconds, options.memory << 20, options.upload << 20)
     folder = tempfile.TemporaryDirectory(prefix="gpunn-taught-")
+    signal.signal(signal.SIGTERM, _terminated)
     try:
         page(worker.ask, worker.teach, TaughtModels(Path(folder.name))).launch(
             server_name="127.0.0.1",

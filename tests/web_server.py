@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import signal
 import socket
 import subprocess
 import sys
@@ -44,12 +45,22 @@ def demo(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 @contextlib.contextmanager
 def serving(folder: Path, *options: object) -> Iterator[tuple[str, Path]]:
-    """Serve the page; yield its address and the file of the program's output. Uploads go to `folder`."""
+    """Serve the page; yield its address and the file of the program's output. Uploads go to `folder`.
+
+    When it is terminated, nothing of it may stay in the folder for temporary files.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     log = folder / "log"
-    environment = {**ENVIRONMENT, "PYTHONPATH": str(ROOT), "GRADIO_TEMP_DIR": str(folder / "uploads")}
+    temporary = folder / "temporary"
+    temporary.mkdir()
+    environment = {
+        **ENVIRONMENT,
+        "PYTHONPATH": str(ROOT),
+        "GRADIO_TEMP_DIR": str(folder / "uploads"),
+        "TMPDIR": str(temporary),
+    }
     command = [sys.executable, "-c", WATCHED, str(ROOT / "demos" / "web_app.py"), "--port", str(port)]
     command += map(str, options)
     with log.open("wb") as stream:
@@ -63,7 +74,9 @@ def serving(folder: Path, *options: object) -> Iterator[tuple[str, Path]]:
             yield f"http://127.0.0.1:{port}/", log
         finally:
             process.terminate()
-            process.wait(30)
+            status = process.wait(30)
+    assert status == 128 + signal.SIGTERM
+    assert not [*temporary.iterdir()]
 
 
 def endless() -> bytes:

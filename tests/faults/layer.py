@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import json
 import os
@@ -32,7 +33,9 @@ def built() -> Path:
         if os.environ.get("GPUNN_REQUIRE_GPU") == "1":
             pytest.fail(f"GPUNN_REQUIRE_GPU=1, but {reason}")
         pytest.skip(f"the layer that injects faults cannot be built: {reason}")
-    library = Path(tempfile.mkdtemp(prefix="gpunn-faults-")) / "libfaults.so"
+    folder = tempfile.mkdtemp(prefix="gpunn-faults-")
+    atexit.register(shutil.rmtree, folder)
+    library = Path(folder, "libfaults.so")
     source = Path(__file__).with_name("layer.c")
     options = ("-std=c99", "-Wall", "-shared", "-fPIC", "-nostdlib")
     subprocess.run([compiler, *options, "-o", library, source], check=True, timeout=60)
