@@ -70,10 +70,11 @@ class Read:
     written, or an operand of another operation. None: it is absent, and every load gives 0. `width` 4 binds
     the buffer as vec4: load4_ is one load then, and its index counts vec4s; it needs the buffer's rows to be
     divisible by 4. `pack` asks for a constant operand; it gets the constants at positions `also` as further
-    arguments, None for absent ones, and its result has `dtype` where that is not the operand's. `nbytes`: the
-    size of that result; if it is not stated, a constant over the limit of a binding is not packed. `value` is
-    a table that the kernel brings itself. `window`: the first byte and the number of bytes, where it reads a
-    part of the operand. `segments` is for lowering: an operand over the limit of a binding takes several.
+    arguments, None for absent ones, and its result has `dtype` where that is not the operand's. Without
+    `pack`, the body sees the operand's bytes as elements of `dtype`. `nbytes`: the size of a packed result;
+    if it is not stated, a constant over the limit of a binding is not packed. `value` is a table that the
+    kernel brings itself. `window`: the first byte and the number of bytes, where it reads a part of the
+    operand. `segments` is for lowering: an operand over the limit of a binding takes several.
     `by_rows`: the body loads it through row4_<name>(place, column) only. `pitch`: parameters say where its
     rows begin. For planning: `prepended`, operations that loads by rows compute, which give the last one's
     result; `rows`, the operand's place in the tensor that has its bytes.

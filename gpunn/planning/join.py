@@ -202,7 +202,7 @@ def _read_in_rows(kernel: Kernel, read: Read, rows: Rows, operand: Operand, copi
     Parameters say where rows begin, if the kernel has such. Else the accessors compute the place of each
     element, if the kernel loads each once: it is elementwise, or it `copies` them.
     """
-    if not whole(read) or read.pack is not None or read.dtype is not None:
+    if not whole(read) or read.pack is not None or (read.dtype is not None and read.pitch is None):
         return None
     params: Mapping[str, Param] | None
     if read.pitch is not None:
@@ -237,8 +237,8 @@ def row_params(name: str, rows: Rows) -> dict[str, Param]:
 def pitch_params(read: Read, pitch: Pitch, rows: Rows, size: int) -> dict[str, int] | None:
     """Return the parameters of a kernel that finds rows of an operand in those of a larger tensor.
 
-    size: of the operand, in elements. None if the rows of both do not fit together, or if four elements that
-    are loaded at once lie apart.
+    size: of the operand, in elements. None if the rows of both do not fit together, or if elements that are
+    loaded at once lie apart.
     """
     if rows.length == pitch.length:
         apart = rows.pitch
@@ -246,5 +246,6 @@ def pitch_params(read: Read, pitch: Pitch, rows: Rows, size: int) -> dict[str, i
         apart = pitch.length
     else:
         return None
-    aligned = rows.first % read.width == apart % read.width == 0
+    together = max(read.width, pitch.unit)
+    aligned = rows.first % together == apart % together == 0
     return pitch.params(read.name, apart, rows.first) if aligned else None

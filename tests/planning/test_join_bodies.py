@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from gpunn.backends.webgpu.device import open_device
 from gpunn.backends.webgpu.shader import key_of
 from gpunn.graph.operation import Operand
 from gpunn.model import Model
-from gpunn.types import float32
+from gpunn.types import DType, Quantization, TensorType, float32
 from tests.ops.harness import limit_device
-from tests.planning.appending import add, constant, conv, depthwise, dispatches, pointwise
+from tests.planning.appending import add, constant, conv, depthwise, dispatches, pointwise, whole
 from tests.planning.joining import (
     Reader,
     clamped,
@@ -124,3 +125,27 @@ def test_each_body_of_convolutions_finds_pixels(
     assert copied(model, values(model)) == 0
     with model.compile("webgpu") as compiled:
         assert body in [row.kernel.body for row in compiled.plan_rows()]
+
+
+@pytest.mark.parametrize(("channels", "other", "left"), [(16, 32, 0), (16, 4, 1), (4, 4, 0), (12, 8, 0)])
+def test_words_of_pixels_are_found_where_they_are_copied_whole(
+    gpu: str, channels: int, other: int, left: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 16 channels of a byte, four words are copied at once."""
+    if open_device(None, False).properties.subgroup_sizes != (8, 8):
+        pytest.skip("only devices with subgroups of 8 are offered this")
+    limit_device(monkeypatch, software=True, parallel_invocations=1)
+    prefer(monkeypatch, "unfold")
+    model, scale = Model("words"), Quantization((0.1,), (-3,))
+    part, rest = (
+        clamped(model, model.input(name, TensorType(DType.INT8, (1, 9, 7, count), scale)))
+        for name, count in (("x", channels), ("y", other))
+    )
+    weights = whole(128, 3, 3, channels, dtype=np.int8)
+    filter = model.constant("w", weights, TensorType(DType.INT8, weights.shape, Quantization((0.05,), (0,))))
+    (seen,) = model.add("conv2d", [part, filter], {"padding": "same"}, quantization=[scale])
+    model.output(concat(model, rest, part, axis=3), seen)
+    inputs = [np.random.default_rng(k).integers(-128, 128, i.type.shape) for k, i in enumerate(model.inputs)]
+    assert copied(model, [x.astype(np.int8) for x in inputs]) == left
+    with model.compile("webgpu") as compiled:
+        assert "unfold" in [row.kernel.body for row in compiled.plan_rows()]

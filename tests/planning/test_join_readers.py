@@ -237,4 +237,8 @@ def test_where_rows_begin() -> None:
     assert pitch_params(read, pitch, Rows(8, 20, 2), 80) is None
     assert pitch_params(read, pitch, Rows(16, 20, 0), 80) is None
     assert pitch_params(Read("x", 0), Pitch(7), Rows(7, 18, 3), 70) == {"x_pitch": 18, "x_first": 3}
+    bytes = Pitch(32, 16)
+    assert pitch_params(read, bytes, Rows(32, 48, 16), 320) == {"x_pitch": 3, "x_first": 1}
+    assert pitch_params(read, bytes, Rows(32, 40, 16), 320) is None
+    assert pitch_params(read, bytes, Rows(32, 48, 4), 320) is None
     assert pitch.params("x") == {"x_pitch": 2, "x_first": 0}

@@ -142,7 +142,7 @@ def _of_bytes(call: Call, form: Form, how: Rescaling, terms: int, words: Candida
     gain = OF_INTEGERS if form.window.pointwise or form.depth % STEP == 0 else OF_FEW_CHANNELS
     rows = with_shared_rows(call, terms, lambda: [shared()], (words,), gain=gain)
     of_rows = partial(of_shared_sums, call, how)
-    several = with_unfolded(call, form.window, of_rows, rows, float(how.zero_x), OF_INTEGERS)
+    several = with_unfolded(call, form.window, of_rows, rows, how.zero_x, OF_INTEGERS)
     yield from with_whole_tiles(call, form.window, how, several)
 
 

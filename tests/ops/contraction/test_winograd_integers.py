@@ -104,7 +104,7 @@ def reasons(shape: tuple[int, ...], channels: int, device: DeviceProperties, **a
     ("shape", "channels", "device", "attrs", "place"),
     [
         ((1, 16, 16, 64), 64, SINGLY, {}, 0),
-        ((1, 16, 16, 64), 64, SOFTWARE, {}, 2),
+        ((1, 16, 16, 64), 64, SOFTWARE, {}, 3),
         ((1, 16, 16, 64), 64, replace(SOFTWARE, software=False), {}, 2),
         ((1, 16, 16, 64), 62, SINGLY, {}, None),
         ((1, 16, 16, 60), 64, SINGLY, {}, None),
