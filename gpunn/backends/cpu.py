@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import copy_context
 from functools import partial
 from typing import TypeVar
@@ -24,7 +25,7 @@ from gpunn.graph.prepared import PreparedGraph, Step, Values
 from gpunn.kernel import Kernel
 from gpunn.ops.compiled import Loops, use
 from gpunn.ops.control import while_loop
-from gpunn.ops.memory import Memory
+from gpunn.ops.memory import Memory, ShortBuffers
 from gpunn.planning.liveness import last_uses
 from gpunn.planning.plan import Plan
 from gpunn.types import Array, DType, TensorType
@@ -172,6 +173,8 @@ class CpuProgram:
         self._initial = dict(plan.model.variables)
         self._state = dict(self._initial)
         self._memory = Memory()
+        integers = any(o.integer for o in _with_hosted(plan.model.operations))
+        self._buffers: AbstractContextManager[object] = ShortBuffers() if integers else nullcontext()
         self._loops = loops
         self._lock = fork.lock()  # of a run
         self._starting = fork.lock()  # of what is submitted
@@ -202,7 +205,7 @@ class CpuProgram:
         # In a context that ends with the run, or with an interrupt.
         self._memory.use()
         use(self._loops)
-        with self._products.of_run(), np.errstate(all="ignore"):
+        with self._products.of_run(), np.errstate(all="ignore"), self._buffers:
             results = tuple(inputs)
             for _ in range(rounds):
                 values = self._graph.begin(results, self._state)

@@ -170,23 +170,29 @@ class Operation:
 
     def _direct_integers(self) -> Callable[..., Any] | None:
         """Return direct() of arithmetic on quantised tensors with one result."""
-        facet = self.facet
-        if facet is None or facet.prepare is None or self.guarded or len(self.outputs) > 1:
-            return None
-        if not self.outputs[0].type.size:
+        facet = self._direct_facet()
+        if facet is None or facet.prepare is None:
             return None
         compute, dtype = facet.prepare(self.call()), self.outputs[0].type.dtype.numpy
         return lambda *inputs: np.asarray(compute(*inputs), dtype, order="C")
+
+    def _direct_facet(self) -> Quantized | None:
+        """Return the op's integer arithmetic where it gives one result, not empty, of any values."""
+        one = len(self.outputs) == 1 and self.outputs[0].type.size and not self.guarded
+        return self.facet if one else None
 
     def bound(self) -> Callable[[], Callable[[Array], Any]] | None:
         """Return what makes direct() a function of the first input, whose other inputs are constants.
 
         None where they are not, if the op does not say how, or without direct().
         """
-        bind, others = self.definition.bind, self.inputs[1:]
-        if bind is None or self.integer or self.inputs[0] is None or self.inputs[0].value is not None:
+        facet, others = self._direct_facet() if self.integer else None, self.inputs[1:]
+        bind = facet.bind if facet is not None else None if self.integer else self.definition.bind
+        if bind is None or self.inputs[0] is None or self.inputs[0].value is not None:
             return None
-        if any(o is not None and o.value is None for o in others) or self.direct() is None:
+        if any(o is not None and o.value is None for o in others):
+            return None
+        if facet is None and self.direct() is None:
             return None
         return partial(bind, self.call(), *[None if o is None else o.value for o in others])
 

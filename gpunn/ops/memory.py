@@ -24,6 +24,7 @@ LEAST_BYTES = 1 << 16  # of an array that is worth it
 MOST_TIMES = 4  # its size, of a buffer that an array may have
 ALIGNMENT = 64  # bytes that vector instructions load at a time
 FEW_BYTES = 1 << 10  # of numbers side by side that numpy copies in less time as one element
+BUFFER = 1 << 10  # elements in each of numpy's buffers, where ShortBuffers are in use
 MOST_VIEWS = 1 << 10  # of one scratch buffer that are kept; each takes 200 bytes
 
 _Kind = tuple[Shape, np.dtype[Any]]
@@ -100,6 +101,22 @@ class Memory:
             yield
         finally:
             _CURRENT.reset(token)
+
+
+class ShortBuffers:
+    """A context, of one thread at a time, in which numpy has buffers for few elements.
+
+    numpy copies rows into a buffer if several of them fit there, and that takes as long as a sum.
+    """
+
+    def __init__(self) -> None:
+        self._before = 0
+
+    def __enter__(self) -> None:
+        self._before = np.setbufsize(BUFFER)
+
+    def __exit__(self, *_: object) -> None:
+        np.setbufsize(self._before)
 
 
 def together(dtype: np.dtype[Any], count: int) -> np.dtype[Any]:

@@ -36,11 +36,11 @@ class Quantized:
 
     `reference(call, *arrays)` works on the stored integers and returns stored integers; scales and zero
     points are in the call's types. `prepare(call)` returns the same as a function of the arrays, for many
-    runs. `kernel` gives the same bits on the GPU. `check` raises ModelError for
-    scales and zero points, the result's included, that the arithmetic is not defined for. `dtypes`: of the
-    first quantised tensor, input or result, for which all this holds; others go through reals. `plain`: it
-    serves for the same integers without a scale, too. `mixed`: which types its other operands have, reals
-    among them, is said by the op itself.
+    runs, and `bind` as that of Facets gives dense arrays as they are stored. `kernel` gives the same bits on
+    the GPU. `check` raises ModelError for scales and zero points, the result's included, that the arithmetic
+    is not defined for. `dtypes`: of the first quantised tensor, input or result, for which all this holds;
+    others go through reals. `plain`: it serves for the same integers without a scale, too. `mixed`: which
+    types its other operands have, reals among them, is said by the op itself.
     """
 
     reference: Callable[..., Any]
@@ -50,6 +50,7 @@ class Quantized:
     plain: bool = False
     mixed: bool = False
     prepare: Callable[[Call], Callable[..., Any]] | None = None
+    bind: Bind | None = None
 
     @classmethod
     def prepared(
@@ -58,9 +59,11 @@ class Quantized:
         kernel: KernelFunction | None = None,
         check: Callable[[Call], Any] | None = None,
         dtypes: tuple[DType, ...] = EIGHT_BITS,
+        bind: Bind | None = None,
     ) -> Quantized:
-        """Return the arithmetic that `prepare` states."""
-        return cls(lambda call, *arrays: prepare(call)(*arrays), kernel, check, dtypes, prepare=prepare)
+        """Return the arithmetic that `prepare` states, and for constants `bind`."""
+        reference = lambda call, *arrays: prepare(call)(*arrays)  # noqa: E731
+        return cls(reference, kernel, check, dtypes, prepare=prepare, bind=bind)
 
 
 @dataclass(frozen=True, slots=True)

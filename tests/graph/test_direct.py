@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from gpunn.graph.operation import Operation
+from gpunn.model import Model
 from gpunn.ops.elementwise import binary, unary
-from gpunn.types import Array, DType, Quantization, TensorType
+from gpunn.types import Array, DType, Quantization, TensorType, float32
 from tests.ops.harness import model_of, random
 
 INDEX = np.array(2, np.int32)
@@ -138,6 +139,20 @@ def test_constants_behind_the_first_input_are_bound() -> None:
         (operation,) = model_of("fully_connected", inputs, {}, constants).operations
         assert (operation.bound() is not None) == known
     assert model_of("add", inputs[:1] * 2, {}, (1,)).operations[0].bound() is None
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_constants_of_quantised_products_are_bound(stored: bool) -> None:
+    rng, steps = np.random.default_rng(0), Quantization((0.1,), (3,))
+    model = Model("product")
+    inputs = [rng.integers(-128, 128, s).astype(np.int8) for s in ((2, 7, 5, 4), (6, 1, 1, 4))]
+    x = model.input("x", TensorType(DType.INT8, inputs[0].shape, steps) if stored else float32(2, 7, 5, 4))
+    filter = TensorType(DType.INT8, inputs[1].shape, Quantization((0.1,), (0,)))
+    results = [steps if stored else None]
+    model.output(*model.add("conv2d", [x, model.constant("w", inputs[1], filter)], quantization=results))
+    (operation,) = model.operations
+    assert operation.bound() is not None
+    expect_same(operation, [inputs[0] if stored else inputs[0].astype(np.float32), inputs[1]])
 
 
 def test_what_needs_more_has_none() -> None:

@@ -10,7 +10,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from gpunn import Model
 from gpunn.ops import OPS
-from gpunn.ops.memory import LEAST_BYTES, MOST_TIMES, Memory, empty, scratch
+from gpunn.ops.memory import BUFFER, LEAST_BYTES, MOST_TIMES, Memory, ShortBuffers, empty, scratch
 from gpunn.types import Array, float32
 
 LARGE = (LEAST_BYTES // 4,)  # a shape of float32
@@ -145,6 +145,13 @@ def test_later_runs_need_no_more_memory(monkeypatch: pytest.MonkeyPatch) -> None
         for _ in range(3):
             compiled(x)
         assert [memory.nbytes for memory in memories] == held
+
+
+def test_numpy_has_its_buffers_again_after_short_ones() -> None:
+    before = np.getbufsize()
+    with ShortBuffers():
+        assert np.getbufsize() == BUFFER < before
+    assert np.getbufsize() == before
 
 
 def test_an_op_that_takes_activations_gives_an_array_of_its_own() -> None:

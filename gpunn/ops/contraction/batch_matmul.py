@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -25,13 +25,13 @@ from gpunn.kernel import (
 )
 from gpunn.ops.accuracy import Accuracy
 from gpunn.ops.call import Call, broadcast_shapes
-from gpunn.ops.check import FLOATS, QUANTIZED, expect_bool, expect_dtype
+from gpunn.ops.check import FLOATS, expect_bool, expect_dtype
 from gpunn.ops.contraction import gradients
 from gpunn.ops.contraction.broadcast_tile import shared_product, shared_stack, with_shared_rows
 from gpunn.ops.contraction.computed_filter import block_packed
 from gpunn.ops.contraction.filter_packing import STEP, block_extents
 from gpunn.ops.contraction.half_products import matrix_errors
-from gpunn.ops.contraction.integer_product import integer_product
+from gpunn.ops.contraction.integer_product import MakeProduct, integer_product, quantized_product
 from gpunn.ops.contraction.matmul import product
 from gpunn.ops.contraction.product_kernel import of_integers
 from gpunn.ops.contraction.product_rescaling import AS_SUMMED, Rescaling, Rounding, rescaling
@@ -48,7 +48,7 @@ from gpunn.ops.fixed_point.affine import scale_of, wrap32
 from gpunn.ops.kernels.chain import Box, boxes, real_sums
 from gpunn.ops.kernels.strides import matrix_steps, stack_params
 from gpunn.ops.kernels.tiling import COLUMNS, ROWS, row_library
-from gpunn.ops.op import Op, Quantized, op
+from gpunn.ops.op import Op, op
 from gpunn.types import Array, DType, TensorType
 
 _LEAST_OF_STACKS = 1 << 16  # products of numbers; fewer take less time than dispatches that pack matrices
@@ -280,7 +280,7 @@ def _check(call: Call) -> None:
 _ROUNDING = Rounding(lambda call: 0, single=True)
 
 
-def _integer(call: Call) -> Callable[..., Array]:
+def _integer(call: Call) -> MakeProduct:
     def real(a: Array, b: Array, _: None, **attrs: Any) -> Array:
         return np.asarray(batch_matmul.reference(a, b, **attrs))
 
@@ -297,7 +297,7 @@ def _integer_kernels(call: Call) -> list[Kernel]:
     _infer,
     _kernels,
     flops=lambda call: 2 * call.y.size * _depth(call),
-    quantized=Quantized.prepared(_integer, _integer_kernels, _check, QUANTIZED),
+    quantized=quantized_product(_integer, _integer_kernels, _check),
     filter=Filter(),
     accuracy=Accuracy(terms=_depth, arithmetic=True, halves=matrix_errors),
     dtypes=(DType.INT8,),

@@ -23,7 +23,7 @@ from gpunn.types import Array, Shape
 BLOCK = 1 << 18  # numbers that a block reads or sums up; each block costs some microseconds, whatever it has
 KEPT_BYTES = 1 << 17  # of a padded image whose memory an operation keeps, so that it writes the padding once
 SMALL_PRODUCT = 10**6  # multiplications; OpenBLAS computes up to so many without packing, in less time
-FEWEST_ROWS = 48  # of such a part of a product
+FEWEST_ROWS = 16  # of such a part of a product
 FEWEST_OF_TWO = 8  # the same where there are two parts
 LEAST_ROWS = 256  # of a product of matrices: with fewer, BLAS packs the filter too often
 

@@ -14,31 +14,12 @@ import numpy as np
 from gpunn.kernel import ceil_div
 from gpunn.ops.contraction.pieces import remembered
 from gpunn.ops.kernels.window import Window, strided, window_steps
-from gpunn.ops.memory import aligned, scratch, together
+from gpunn.ops.memory import BUFFER, aligned, scratch, together
 from gpunn.types import Array
 
-LONG = 2048  # elements that numpy works on at a time: they stay in the cache; a multiple of 16
+LONG = 2 * BUFFER  # elements that numpy works on at a time: they stay in the cache; rows have half or more
 FEW_RESULTS = 1 << 13  # for which more than their rows counts: what is around each call of numpy's
 FEW = 112  # channels, up to which pixels that are copied side by side take less time than one by one
-
-
-def by_long_rows(compute: Callable[..., Array], results: int) -> Callable[..., Array]:
-    """Return the function with numpy's buffers made so small that rows of wide() are added where they lie.
-
-    numpy copies rows into a buffer if several of them fit there, and that takes as long as the sum. For few
-    results, to change the buffers would take longer.
-    """
-    if results <= FEW_RESULTS:
-        return compute
-
-    def run(*operands: Array | None) -> Array:
-        before = np.setbufsize(LONG // 2)  # rows have at least as many
-        try:
-            return compute(*operands)
-        finally:
-            np.setbufsize(before)
-
-    return run
 
 
 def wide(pixels: Array, channels: int) -> tuple[Array, ...]:

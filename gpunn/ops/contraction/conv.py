@@ -12,7 +12,6 @@ from gpunn.kernel import Candidate, Kernel, Unsupported, fits_i32
 from gpunn.ops.accuracy import Accuracy, filter_terms, sums
 from gpunn.ops.algebra import Algebra, Border
 from gpunn.ops.call import Call
-from gpunn.ops.check import QUANTIZED
 from gpunn.ops.contraction import depthwise_kernel, gradients
 from gpunn.ops.contraction.blocks import Sums, Terms
 from gpunn.ops.contraction.broadcast_tile import (
@@ -35,7 +34,7 @@ from gpunn.ops.contraction.conv_tile import tile_kernel
 from gpunn.ops.contraction.depthwise_loop import whole_depthwise
 from gpunn.ops.contraction.filter_packing import STEP, channel_reads
 from gpunn.ops.contraction.half_products import filter_errors
-from gpunn.ops.contraction.integer_product import check_types, integer_product
+from gpunn.ops.contraction.integer_product import MakeProduct, check_types, integer_product, quantized_product
 from gpunn.ops.contraction.matmul import product
 from gpunn.ops.contraction.prepared import bound, constants_only, matrix_of, prepared
 from gpunn.ops.contraction.product_kernel import Form, one_by_one, product_kernels
@@ -51,7 +50,7 @@ from gpunn.ops.filter import Filter, by_groups
 from gpunn.ops.kernels.chain import real_sums
 from gpunn.ops.kernels.tiling import ROWS
 from gpunn.ops.kernels.window import Padding, Pair, Window, by_rows, check_window, resolve, window_params
-from gpunn.ops.op import Op, Quantized, op
+from gpunn.ops.op import Op, op
 from gpunn.types import Array, DType, Shape, TensorType
 
 
@@ -167,7 +166,7 @@ def _bind_conv2d(call: Call, filter: Array, bias: Array | None = None) -> Callab
     return bound(call, pieces, filter, bias)
 
 
-def _integer_conv2d(call: Call) -> Callable[..., Array]:
+def _integer_conv2d(call: Call) -> MakeProduct:
     return integer_product(call, conv2d.reference, 0, _ROUNDING, partial(_sums, call))
 
 
@@ -187,7 +186,7 @@ def _integer_conv2d_kernels(call: Call) -> Iterator[Candidate]:
     fusible=True,
     prepare=prepared(_bind_conv2d),
     bind=_bind_conv2d,
-    quantized=Quantized.prepared(_integer_conv2d, _integer_conv2d_kernels, dtypes=QUANTIZED),
+    quantized=quantized_product(_integer_conv2d, _integer_conv2d_kernels),
     gradient=gradients.CONV2D,
 )
 def conv2d(
@@ -239,7 +238,7 @@ def _bind_depthwise(call: Call, filter: Array, bias: Array | None = None) -> Cal
     return bound(call, pieces, filter, bias, partial(whole_depthwise, call, window))
 
 
-def _integer_depthwise(call: Call) -> Callable[..., Array]:
+def _integer_depthwise(call: Call) -> MakeProduct:
     how = partial(sums_by_channel, _window(call), call.x.shape)
     return integer_product(call, depthwise_conv2d.reference, 3, _DEPTHWISE_ROUNDING, how)
 
@@ -268,7 +267,7 @@ def _by_channel(shape: Shape, factor: Array) -> Array:
     fusible=True,
     prepare=prepared(_bind_depthwise),
     bind=_bind_depthwise,
-    quantized=Quantized.prepared(_integer_depthwise, _integer_depthwise_kernels, dtypes=QUANTIZED),
+    quantized=quantized_product(_integer_depthwise, _integer_depthwise_kernels),
     gradient=gradients.DEPTHWISE,
 )
 def depthwise_conv2d(

@@ -20,9 +20,8 @@ import numpy as np
 from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED
 from gpunn.ops.contraction.blocks import AtOnce, Block, Room, Sums, Terms
-from gpunn.ops.contraction.channelwise import by_long_rows
 from gpunn.ops.contraction.conversion import Conversion
-from gpunn.ops.contraction.prepared import Sum, kept
+from gpunn.ops.contraction.prepared import Sum, of_operands
 from gpunn.ops.contraction.product_rescaling import Rescaling, Rounding, Steps, rescaling
 from gpunn.ops.contraction.requantization import ManySteps, few_steps
 from gpunn.ops.elementwise.unary import apply_activation
@@ -36,8 +35,9 @@ from gpunn.ops.fixed_point.affine import (
     rescale_whole,
     scale_of,
 )
-from gpunn.ops.memory import empty, scratch
-from gpunn.types import Array, DType, Quantization
+from gpunn.ops.memory import LEAST_BYTES, empty, scratch
+from gpunn.ops.op import KernelFunction, Quantized
+from gpunn.types import Array, DType, Quantization, TensorType
 
 MIXED = (DType.UINT8, DType.INT8)
 PAIRS = (
@@ -47,6 +47,8 @@ PAIRS = (
     (DType.INT16, DType.INT8),
 )  # input, filter
 BIAS_TOLERANCE = 1e-3  # by which a bias's scale may miss input * filter: files state all three as float32
+# Makes, of a filter and a bias, what computes the stored result from x.
+MakeProduct = Callable[..., Callable[[Array], Array]]
 EXACT = 2**24  # up to which float32 has all integers
 _TINY = float(np.finfo(np.float32).tiny)  # scales below have fewer digits; those of dead channels do
 
@@ -112,41 +114,41 @@ def integer_product(
     axis: int,
     rounding: Rounding,
     sums: Sum | None = None,
-) -> Callable[..., Array]:
-    """Return what computes the stored result of an op whose real reference is `real`, from stored operands.
+) -> MakeProduct:
+    """Return what computes the stored result of an op whose real reference is `real`.
 
     `axis`: of the filter's output channels. `sums`: makes the sums of a filter, which are exact (_Weights);
     without it the op's real reference does. A real input meets the real values of its quantised filter.
     """
     attrs = {k: v for k, v in call.attrs.items() if k != "activation"}
     if call.x.quantization is None:
-        return lambda x, filter, bias=None: _of_reals(call, real, attrs, x, filter, bias)
-    how, shape, dtype = rescaling(call, rounding), call.y.shape, call.y.dtype.numpy
-    count = math.prod(shape[:-1])
+        return lambda filter, bias=None: partial(_of_reals, call, real, attrs, filter, bias)
+    how = rescaling(call, rounding)
 
     def by_reference(filter: Array, terms: Terms) -> Sums:
         return _Whole(lambda x: real(x, filter, None, **attrs), terms)
 
-    weights = kept(call, partial(_Weights.of, call, how, axis, sums or by_reference, sums is not None))
+    def bind(filter: Array, bias: Array | None = None) -> Callable[[Array], Array]:
+        made = _Weights.of(call, how, axis, sums or by_reference, sums is not None, filter, bias)
+        return made.product(call.y)
 
-    def compute(x: Array, filter: Array, bias: Array | None = None) -> Array:
-        made = weights(filter, bias)
-        result = empty(shape, dtype)
-        pixels = result.reshape(count, shape[-1])
-        if made.at_once is not None:
-            sums = scratch("sums", pixels.shape, made.exact)
-            made.at_once(x, sums)
-            made.conversion.write(sums, pixels)
-            return result
+    return bind
 
-        def room(first: int, last: int) -> Array:
-            return scratch("sums", (last - first, shape[-1]), made.exact)
 
-        for first, last, sums in made.sums(x, room):
-            made.conversion.write(sums, pixels[first:last])
-        return result
+def quantized_product(
+    make: Callable[[Call], MakeProduct],
+    kernel: KernelFunction,
+    check: Callable[[Call], Any] | None = None,
+) -> Quantized:
+    """Return the integer arithmetic of an op by integer_product() of a call."""
 
-    return by_long_rows(compute, call.y.size)
+    def prepare(call: Call) -> Callable[..., Array]:
+        return of_operands(call, make(call))
+
+    def bind(call: Call, *constants: Array | None) -> Callable[[Array], Array]:
+        return make(call)(*constants)
+
+    return Quantized.prepared(prepare, kernel, check, QUANTIZED, bind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,13 +174,14 @@ def _of_reals(
     call: Call,
     real: Callable[..., Array],
     attrs: Mapping[str, Any],
-    x: Array,
     filter: Array,
     bias: Array | None,
+    x: Array,
 ) -> Array:
     reals = dequantize(filter, call.input(1)).astype(x.dtype)
     biases = bias if bias is None or not call.input(2).quantization else dequantize(bias, call.input(2))
-    return apply_activation(real(x, reals, biases, **attrs), call.attrs.get("activation"))
+    result = apply_activation(real(x, reals, biases, **attrs), call.attrs.get("activation"))
+    return np.ascontiguousarray(result)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +238,32 @@ class _Weights:
             conversion = ManySteps(call, how, partial(_rescaled, how, biases))
         found = sums(centred.astype(terms.dtype, copy=False), terms)
         return cls(terms.dtype, found, found.at_once(math.prod(call.y.shape[:-1])), conversion)
+
+    def product(self, y: TensorType) -> Callable[[Array], Array]:
+        """Return what computes the stored result from the stored x."""
+        shape, dtype, exact, sums_of = y.shape, y.dtype.numpy, self.exact, self.sums
+        rows, convert, write = (math.prod(shape[:-1]), shape[-1]), self.conversion.write, self.at_once
+        new = np.empty if y.nbytes < LEAST_BYTES else empty  # begins sooner
+
+        def at_once(x: Array) -> Array:
+            assert write is not None
+            result: Array = new(shape, dtype)
+            sums = scratch("sums", rows, exact)
+            write(x, sums)
+            convert(sums, result.reshape(rows))
+            return result
+
+        def room(first: int, last: int) -> Array:
+            return scratch("sums", (last - first, shape[-1]), exact)
+
+        def in_blocks(x: Array) -> Array:
+            result: Array = new(shape, dtype)
+            pixels = result.reshape(rows)
+            for first, last, sums in sums_of(x, room):
+                convert(sums, pixels[first:last])
+            return result
+
+        return in_blocks if write is None else at_once
 
 
 def _fit_32_bits(how: Rescaling, largest: Array) -> bool:

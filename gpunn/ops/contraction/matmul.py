@@ -24,14 +24,14 @@ from gpunn.kernel import (
 )
 from gpunn.ops.accuracy import Accuracy, filter_terms
 from gpunn.ops.call import Call
-from gpunn.ops.check import FLOATS, QUANTIZED, expect_bool
+from gpunn.ops.check import FLOATS, expect_bool
 from gpunn.ops.compiled import current
 from gpunn.ops.contraction import gradients
 from gpunn.ops.contraction.blocks import PointSums, Sums, Terms
 from gpunn.ops.contraction.broadcast_tile import shared_product, with_shared_rows
 from gpunn.ops.contraction.filter_packing import channel_reads, pack_deep_filter
 from gpunn.ops.contraction.half_products import dense_errors
-from gpunn.ops.contraction.integer_product import check_types, integer_product
+from gpunn.ops.contraction.integer_product import MakeProduct, check_types, integer_product, quantized_product
 from gpunn.ops.contraction.pieces import filter_matrix
 from gpunn.ops.contraction.prepared import clamp_ends, constants_only, finisher, matrix_of, prepared
 from gpunn.ops.contraction.product_kernel import Form, product_kernels
@@ -47,7 +47,7 @@ from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.filter import Filter
 from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, row_library, row_tiles, tiles
 from gpunn.ops.kernels.window import resolve
-from gpunn.ops.op import Op, Quantized, op
+from gpunn.ops.op import Op, op
 from gpunn.ops.parts import by_batch
 from gpunn.rows import RowLoads
 from gpunn.types import Array, DType, Shape, TensorType
@@ -184,7 +184,7 @@ def _upwards(call: Call) -> int:
 _ROUNDING = Rounding(_upwards, single=True, product16=True)
 
 
-def _integer(call: Call) -> Callable[..., Array]:
+def _integer(call: Call) -> MakeProduct:
     def sums(filter: Array, terms: Terms) -> Sums:
         return PointSums(matrix_of(call, filter), terms)
 
@@ -235,7 +235,7 @@ def _finish(
     divide=by_batch,
     filter=Filter(output_axis=0, along_input=_by_pixel),
     accuracy=Accuracy(terms=filter_terms, arithmetic=True, halves=dense_errors),
-    quantized=Quantized.prepared(_integer, _integer_kernels, dtypes=QUANTIZED),
+    quantized=quantized_product(_integer, _integer_kernels),
     prepare=prepared(_bind_fully_connected),
     bind=_bind_fully_connected,
     gradient=gradients.FULLY_CONNECTED,

@@ -69,11 +69,15 @@ def matrix_of(call: Call, filter: Array) -> Array:
 def prepared(bind: Callable[..., Callable[[Array], Array]]) -> Prepare:
     """Return Facets.prepare of an op that has Facets.bind: of x, filter and bias."""
 
-    def prepare(call: Call) -> Callable[..., Array]:
-        bound = kept(call, partial(bind, call))
-        return lambda x, filter, bias=None: bound(filter, bias)(x)
+    return lambda call: of_operands(call, partial(bind, call))
 
-    return prepare
+
+def of_operands(
+    call: Call, make: Callable[[Array, Array | None], Callable[[Array], Array]]
+) -> Callable[..., Array]:
+    """Return the function of x, filter and bias by what makes one of x; it is kept for constants."""
+    bound = kept(call, make)
+    return lambda x, filter, bias=None: bound(filter, bias)(x)
 
 
 def bound(

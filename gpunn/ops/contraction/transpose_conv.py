@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -21,10 +21,10 @@ from gpunn.kernel import (
 )
 from gpunn.ops.accuracy import filter_terms, sums
 from gpunn.ops.call import Call
-from gpunn.ops.check import FLOATS, QUANTIZED, expect_dtype, expect_ints
+from gpunn.ops.check import FLOATS, expect_dtype, expect_ints
 from gpunn.ops.contraction import gradients
 from gpunn.ops.contraction.computed_filter import spread_reads
-from gpunn.ops.contraction.integer_product import check_types, integer_product
+from gpunn.ops.contraction.integer_product import MakeProduct, check_types, integer_product, quantized_product
 from gpunn.ops.contraction.prepared import constants_only
 from gpunn.ops.contraction.product_kernel import centre_filter, of_integers
 from gpunn.ops.contraction.product_rescaling import Rounding, eights, rescaling
@@ -33,7 +33,7 @@ from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.filter import Filter, by_groups
 from gpunn.ops.kernels.chain import Box, boxes, real_sums
 from gpunn.ops.kernels.window import Padding, Pair, Window, check_window, resolve, window_params
-from gpunn.ops.op import Op, Quantized, op
+from gpunn.ops.op import Op, op
 from gpunn.types import Array, DType, TensorType
 
 PIXELS = 4  # output pixels, a stride apart along x, of one invocation of transpose_conv2d
@@ -127,7 +127,7 @@ def _kernel(call: Call) -> Kernel:
 _ROUNDING = Rounding(lambda call: call.y.shape[-1] if call.x.dtype is DType.UINT8 else eights(call))
 
 
-def _integer(call: Call) -> Callable[..., Array]:
+def _integer(call: Call) -> MakeProduct:
     return integer_product(call, transpose_conv2d.reference, 0, _ROUNDING)
 
 
@@ -146,7 +146,7 @@ def _integer_kernels(call: Call) -> list[Kernel]:
     filter=Filter(output_axis=0, along_input=by_groups),
     accuracy=sums(filter_terms),
     fusible=True,
-    quantized=Quantized.prepared(_integer, _integer_kernels, dtypes=QUANTIZED),
+    quantized=quantized_product(_integer, _integer_kernels),
     gradient=gradients.TRANSPOSE_CONV2D,
 )
 def transpose_conv2d(
