@@ -1,4 +1,4 @@
-//!use flat
+//!use grid
 // Depthwise convolution over height and width, in strips: an invocation computes p.COLUMNS columns of up to p.ROWS
 // rows, of one V of channels, and walks down its rows. It keeps the window in registers, and the sums of all windows
 // that the last lines of the input enter, so it reads each line once. Where windows are closer together than the stride
@@ -11,7 +11,7 @@
 // and y), p.count (N * TILES * STRIPS * batch); p.TAPS (KH * KW: compilers would write out a loop over a constant, and
 // take long for its loads); LINES (of the input from a window to the one below), LIVE (rows of windows that a line may
 // enter), TAPS_AT_ONCE; what gpunn/ops/contraction/depthwise_strip.py writes: Taps, Sums, Columns, columns_from(),
-// push_taps(), begin_row(), add_lines(), put_row().
+// push_taps(), add_lines(), put_row().
 // Places before the first row or column wrap to large numbers, so one comparison tells inside from outside.
 
 // A line of the input: its row, the column where the strip's windows begin, and where that pixel's V lies. The others
@@ -44,7 +44,10 @@ fn column_of(window: u32, first: u32) -> u32 {
   return select(p.OW, first + place * p.APART.y, place * p.STEPS.y == window);
 }
 
-fn compute(i: u32) {
+// No branch lies around all, which lavapipe takes long to compile: invocations past the last do no rounds.
+@compute @workgroup_size(WX, WY, WZ)
+fn main(at: Invocation) {
+  let i = workgroup_number(at) * WX + at.local.x;
   let strip = i / p.N;
   let n = i - strip * p.N;
   let rest = strip / p.TILES;
@@ -64,9 +67,8 @@ fn compute(i: u32) {
   let columns = columns_from(ox);
   var row = image * p.OH + oy;
   var missing = LIVE;  // rounds until the row that is next is there
-  for (var rounds = (rows - 1u) * p.STEPS.x + LIVE; rounds > 0u; rounds--) {
-    begin_row(&sums, first);
-    add_lines(&sums, &taps, line);
+  for (var rounds = select(0u, (rows - 1u) * p.STEPS.x + LIVE, i < p.count); rounds > 0u; rounds--) {
+    add_lines(&sums, &taps, line, first);
     line = below(line, LINES);
     missing--;
     if (missing == 0u) {

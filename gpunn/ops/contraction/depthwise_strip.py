@@ -20,6 +20,7 @@ from gpunn.ops.kernels.window import Window
 _MOST_TAPS = 49  # a window of 7 x 7
 _MOST_SUMS = 15  # that an invocation keeps
 _MOST_WINDOWS = 4  # side by side, where each round reads one line; fewer where it reads several
+_MOST_OF_ALL_STRIDES = 3  # the same for all strides: compiled sooner, and fewer are added up in vain
 _LONG_LINE = 8  # pixels: wider strips read more of them at once, and save little
 _FEW_TAPS = 9  # are loaded one by one: compilers take long for each load of a shader
 _MOST_ROWS = 32  # of a strip: longer ones save little
@@ -122,7 +123,7 @@ class Strip:
     @property
     def wgsl(self) -> str:
         """Write what shaders/depthwise_strip.wgsl leaves open."""
-        return "\n".join((*_types(self), *_taps(self), *_begin(self), *_lines(self), *_put(self)))
+        return "\n".join((*_types(self), *_taps(self), *_lines(self), *_put(self)))
 
 
 def strip_of(window: Window, strips: int, shared: bool = False) -> Strip | None:
@@ -137,7 +138,8 @@ def strip_of(window: Window, strips: int, shared: bool = False) -> Strip | None:
     down, along = spread = (1, 1) if shared else (y.step, x.step)
     fitting = max(1, (_LONG_LINE - x.size) // along + 1)
     most = max(1, (x.places - 1) * x.step // along + 1)
-    windows = min(_MOST_WINDOWS // down, fitting, _MOST_SUMS // ceil_div(y.size, down), most)
+    wide = _MOST_OF_ALL_STRIDES if shared else _MOST_WINDOWS // down
+    windows = min(wide, fitting, _MOST_SUMS // ceil_div(y.size, down), most)
     if y.size <= y.step or windows == 0 or y.size * x.size > _MOST_TAPS:
         return None
     rows = ceil_div(y.places, max(1, strips // x.strips(ceil_div(windows, x.step // along))))
@@ -161,27 +163,28 @@ def _taps(strip: Strip) -> Iterator[str]:
     yield "}"
 
 
-def _begin(strip: Strip) -> Iterator[str]:
-    """Write begin_row(), which lets go of the oldest row of windows and begins a new one."""
-    kept = (strip.live - 1) * strip.windows
-    yield "fn begin_row(sums: ptr<function, Sums>, first: Sum) {"
-    yield from (f"(*sums)[{i}] = (*sums)[{i + strip.windows}];" for i in range(kept))
-    yield from (f"(*sums)[{kept + i}] = first;" for i in range(strip.windows))
-    yield "}"
-
-
 def _lines(strip: Strip) -> Iterator[str]:
-    """Write add_lines(), which adds the products with the lines of a round to all rows."""
-    yield "fn add_lines(sums: ptr<function, Sums>, taps: ptr<function, Taps>, first: Line) {"
-    yield "var line = first;"
+    """Write add_lines(), which adds the products with the lines of a round to all rows.
+
+    The first line also moves all rows up by one: it lets go of the oldest, and begins a new one. Lavapipe
+    compiles this sooner than moves by themselves, and pixels that are loaded where a window first needs them.
+    """
+    count = strip.live * strip.windows
+    yield "fn add_lines(sums: ptr<function, Sums>, taps: ptr<function, Taps>, start: Line, first: Sum) {"
+    yield "var line = start;"
     for line in range(strip.spread[0]):
         yield "{"
-        yield from (f"let x{i} = pixel(line, {i}u);" for i in range(strip.length))
-        for k in range(strip.live * strip.windows):
-            age, window = divmod(k, strip.windows)
-            row = line + strip.spread[0] * (strip.live - 1 - age)
-            if row < strip.y.size:
-                yield f"(*sums)[{k}] = {_sum(strip, f'(*sums)[{k}]', window, row)};"
+        loaded = 0
+        for window in range(strip.windows):
+            end = window * strip.spread[1] + strip.x.size
+            yield from (f"let x{i} = pixel(line, {i}u);" for i in range(loaded, end))
+            loaded = end
+            for k in range(window, count, strip.windows):
+                row = line + strip.spread[0] * (strip.live - 1 - k // strip.windows)
+                source = k if line else k + strip.windows
+                sum = f"(*sums)[{source}]" if source < count else "first"
+                if row < strip.y.size:
+                    yield f"(*sums)[{k}] = {_sum(strip, sum, window, row)};"
         yield "}"
         yield "line = below(line, 1u);"
     yield "}"
