@@ -61,10 +61,11 @@ class Memory:
 
     def scratch(self, name: str, shape: Shape, dtype: np.dtype[Any]) -> Array:
         """Return an array of any content, in the memory that the last one of this name had."""
-        views, kind = self._views.setdefault(name, {}), (shape, dtype)
-        found = views.get(kind)
-        if found is not None:
-            return found
+        try:
+            return self._views[name][shape, dtype]
+        except KeyError:
+            pass
+        views = self._views.setdefault(name, {})
         nbytes = math.prod(shape) * dtype.itemsize
         buffer = self._scratch.get(name)
         if buffer is None or buffer.nbytes < nbytes:
@@ -73,7 +74,7 @@ class Memory:
             buffer = self._scratch[name] = _Buffer(max(nbytes, LEAST_BYTES))
         if len(views) >= MOST_VIEWS:
             views.clear()
-        made = views[kind] = np.ndarray(shape, dtype, buffer.data)
+        made = views[shape, dtype] = np.ndarray(shape, dtype, buffer.data)
         return made
 
     def _take(self, nbytes: int) -> _Buffer:

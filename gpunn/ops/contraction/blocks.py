@@ -83,7 +83,7 @@ class Terms:
         if self.subtracted:
             np.subtract(stored, self.dtype.type(self.subtracted), out=out, dtype=self.dtype)
         else:
-            np.copyto(out, stored, casting="unsafe")
+            out[...] = stored
 
 
 def product(matrix: Array, rows: Array, out: Array) -> None:
@@ -141,7 +141,7 @@ class Stored:
         """Write the products with rows."""
         for columns, stored in self._parts:
             part = scratch("filter", stored.shape, self._terms.dtype)
-            np.copyto(part, stored)
+            part[...] = stored
             np.matmul(rows, part, out=out[:, columns])
 
 

@@ -118,7 +118,7 @@ class ChannelSums:
 
         def write(out: Array) -> None:
             cells, sums = bound(scratch("columns", shape, padded.dtype))
-            np.copyto(cells, seen)
+            cells[...] = seen
             sums(out)
 
         return write

@@ -113,7 +113,7 @@ def _patches(padded: Array, window: Window) -> Callable[[], Array]:
     def copy() -> Array:
         patches = scratch("patches", cells.shape, padded.dtype)
         for part, of_row in zip(into(patches), sources, strict=True):
-            np.copyto(part, of_row)
+            part[...] = of_row
         return patches
 
     return copy

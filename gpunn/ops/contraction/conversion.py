@@ -58,13 +58,13 @@ class InBlocks:
         if len(blocks) == 1:
             ((_, shape),) = blocks
             total = scratch("numbers", shape, self.computed)
-            np.copyto(total, sums.reshape(shape), casting="unsafe")
+            total[...] = sums.reshape(shape)
             self.convert(total, result.reshape(shape))
             return
         flat, results = sums.reshape(-1), result.reshape(-1)
         for place, shape in blocks:
             total = scratch("numbers", shape, self.computed)
-            np.copyto(total, flat[place].reshape(shape), casting="unsafe")
+            total[...] = flat[place].reshape(shape)
             self.convert(total, results[place].reshape(shape))
 
     def convert(self, sums: Array, result: Array) -> None:
@@ -201,7 +201,7 @@ class RealSteps(InBlocks):
         sums += self.summand[:width]
         sums.clip(*self.bounds, out=sums)
         unsigned = result.view(UNSIGNED[result.itemsize])
-        np.copyto(unsigned, sums, casting="unsafe")  # the floor, of what is not negative
+        unsigned[...] = sums  # the floor, of what is not negative
         lower(unsigned, self.offset)
 
 
@@ -269,7 +269,7 @@ class IntegerSteps(InBlocks):
         sums.clip(*self.bounds, out=sums)
         if self.zero:
             sums += self.zero
-        np.copyto(result, sums, casting="unsafe")
+        result[...] = sums
 
     def _shift(self, sums: Array, of: Callable[[Array], Array]) -> None:
         """Replace sums by results without bounds and `zero`; `of` takes their channels from a row."""

@@ -110,9 +110,9 @@ class SingleSteps:
         np.multiply(sums.reshape(shape), self.factor[:width], out=number)
         number += self.summand[:width]
         number.clip(*self.bounds, out=number)
-        np.copyto(below, number, casting="unsafe")  # the floor, of what is not negative
+        below[...] = number  # the floor, of what is not negative
         number += self.between
-        np.copyto(upper, number, casting="unsafe")
+        upper[...] = number
         np.not_equal(below, upper, out=doubtful[: len(sums)].reshape(shape))
         (found,) = (words != 0).nonzero()
         if len(found):
@@ -187,7 +187,7 @@ class ProvenSteps:
         np.multiply(numbers, self.factor[:width], out=numbers)
         np.add(numbers, self.summand[:width], out=numbers)
         numbers.clip(*self.bounds, out=numbers)
-        np.copyto(result, numbers, casting="unsafe")
+        result[...] = numbers
 
     def rows(self, channels: int) -> tuple[Any, ...]:
         """Return what loops.floors() takes."""

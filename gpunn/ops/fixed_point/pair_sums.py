@@ -72,14 +72,14 @@ class PairSums:
         """Write the results of a block, `offset` higher."""
         one, two, summand = self.numbers
         sums, others = scratch("numbers", a.shape, SINGLE), scratch("others", a.shape, SINGLE)
-        np.copyto(sums, a, casting="unsafe")
-        np.copyto(others, b, casting="unsafe")
+        sums[...] = a
+        others[...] = b
         np.multiply(sums, one, out=sums)
         np.add(sums, summand, out=sums)
         np.multiply(others, two, out=others)
         np.add(sums, others, out=sums)
         sums.clip(*self.bounds, out=sums)
-        np.copyto(result, sums, casting="unsafe")  # the floor, of what is not negative
+        result[...] = sums  # the floor, of what is not negative
 
 
 @dataclass(frozen=True, slots=True)

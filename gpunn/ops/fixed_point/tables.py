@@ -193,7 +193,7 @@ def _read_pairs(a: Array, b: Array, result: Array, table: Array) -> None:
     for start in range(0, len(a), BLOCK):
         part = slice(start, start + BLOCK)
         pairs = scratch("pairs", a[part].shape, np.dtype(np.uint16))
-        np.copyto(pairs, a[part])
+        pairs[...] = a[part]
         pairs <<= 8
         pairs |= b[part]
         table.take(pairs, out=result[part], mode="wrap")  # in place, as none is beyond the table

@@ -155,7 +155,7 @@ def _prepare_pad(call: Call) -> Callable[[Array], Array] | None:
     def compute(x: Array) -> Array:
         padded: Array = empty(shape, dtype)
         padded.fill(value)
-        np.copyto(padded[inside].view(row), x.view(row))
+        padded[inside].view(row)[...] = x.view(row)
         return padded
 
     return compute

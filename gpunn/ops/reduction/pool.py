@@ -278,7 +278,7 @@ def _combined_steps(x: Array, axis: int, size: int, stride: int, count: int) -> 
     taps = [x[(*before, slice(k, k + (count - 1) * stride + 1, stride))] for k in range(size)]
     total = empty(taps[0].shape, x.dtype)
     if size == 1:
-        np.copyto(total, taps[0])
+        total[...] = taps[0]
         return total
     np.maximum(taps[0], taps[1], out=total)
     for other in taps[2:]:

@@ -96,7 +96,7 @@ def _total(call: Call) -> Callable[[Array], Array]:
 
     def total(x: Array) -> Array:
         numbers = scratch("numbers", x.shape, single)
-        np.copyto(numbers, x, casting="unsafe")
+        numbers[...] = x
         return np.asarray(numbers.sum(axes, keepdims=keep).astype(np.int64))
 
     return total
