@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 
 from gpunn.pointwise import Appended, Pointwise
-from gpunn.rows import Pitch, RowLoads, Rows
+from gpunn.rows import Pitch, RowLoads, Rows, Walk
 from gpunn.types import Array, DType, Tensor, TensorType
 
 ROWS_OF_FOURS = "rows_of_fours"  # in shaders/lib: stores fours, also at the end of a single row of any length
@@ -118,7 +118,7 @@ class Write:
     window: tuple[int, int] | None = None
     segments: Segments | None = None
     direct: bool = False
-    rows: Rows | None = None
+    rows: Rows | Walk | None = None
     appended: tuple[Appended, ...] = ()
     optional: bool = False
     in_loop: bool = False

@@ -5,7 +5,8 @@ Nothing here needs a device.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,64 @@ class Rows:
     def unit(self) -> int:
         """Return 4 if four elements from every fourth one on stay together, else 1."""
         return 1 if any(n % 4 for n in (self.length, self.pitch, self.first)) else 4
+
+    @property
+    def step(self) -> int:
+        """Return the distance between two elements of a row."""
+        return 1
+
+    def levels(self) -> tuple[tuple[int, int], ...]:
+        """Return the elements of a row and between two rows, as Walk.levels() does."""
+        return ((self.length, self.pitch - self.length),)
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """The place of a tensor in one that has its elements in another order, and may be larger.
+
+    `sizes` are the extents of the dense tensor, with as few dimensions as possible, one or more; `strides`
+    the distances between neighbours in the other one, where `first` is the place of the first element.
+    """
+
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    first: int = 0
+
+    def within(self, outer: Rows, size: int) -> Walk | None:
+        """Return the place in a third tensor; `outer` is that of the other one, which has `size` elements.
+
+        None if a row of `outer` ends within a dimension.
+        """
+        length = outer.length
+        if length == size:
+            return replace(self, first=outer.first + self.first)
+        dimensions = [*zip(self.sizes, self.strides, strict=True)]
+        if any(stride % length and extent * stride > length for extent, stride in dimensions):
+            return None
+        apart = [stride if stride % length else stride // length * outer.pitch for _, stride in dimensions]
+        return Walk(self.sizes, tuple(apart), outer.first + self.first)
+
+    @property
+    def unit(self) -> int:
+        """Return 4 if four elements from every fourth one on stay together, else 1."""
+        together = self.step == 1 and not any(n % 4 for n in (self.sizes[-1], *self.strides[:-1], self.first))
+        return 4 if together else 1
+
+    @property
+    def step(self) -> int:
+        """Return the distance between two neighbours in the last dimension."""
+        return self.strides[-1]
+
+    def levels(self) -> tuple[tuple[int, int], ...]:
+        """Return lengths and gaps: element i lies at i * step + first, and further by a gap for each of the
+        whole lengths before it.
+        """
+        found, length = [], 1
+        dimensions = zip(self.sizes[::-1], self.strides[::-1], strict=True)
+        for (extent, stride), (_, outer) in pairwise(dimensions):
+            length *= extent
+            found.append((length, outer - extent * stride))
+        return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

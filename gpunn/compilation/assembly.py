@@ -108,6 +108,7 @@ def _assembled(section: Section, settings: Settings, hold: bool, state: int = 0)
         operations = tuple(map(compiled, section.operations))
         bodies = [body for o in (*ready.operations, *operations) for body in _compiled_bodies(o)]
         held: Sequence[Operand] = ()
+        joined: dict[Operand, Operand] = {}
         if settings.gpu is None:
             placements = partition(ready, (lambda _: settings.hosted) if settings.hosted else None)
         else:
@@ -115,8 +116,7 @@ def _assembled(section: Section, settings: Settings, hold: bool, state: int = 0)
             placements = _placed_on_gpu(
                 ready, settings.gpu, settings.tuner, {made[o]: found for o, found in loops.items()}
             )
-        placements, joined = join(ready, placements)
-        if settings.gpu is not None:
+            placements, joined = join(ready, placements, settings.gpu.properties.software)
             if settings.tuner is not None:  # by the rule each operation has kernels of its own
                 from gpunn.planning.fusion import fuse
 

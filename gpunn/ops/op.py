@@ -17,7 +17,7 @@ from gpunn.ops.filter import Filter
 from gpunn.ops.gradient import Gradient
 from gpunn.ops.guard import Guard
 from gpunn.ops.parts import Divide, by_axes
-from gpunn.rows import Rows
+from gpunn.rows import Rows, Walk
 from gpunn.types import Array, DType
 
 EIGHT_BITS = (DType.UINT8, DType.INT8)
@@ -27,7 +27,7 @@ KernelFunction = Callable[[Call], Kernels]
 Prepare = Callable[[Call], Callable[..., Any] | None]
 Bind = Callable[..., Callable[[Array], Any]]  # of a call and its constants
 Flops = Callable[[Call], int]
-Places = Callable[[Call], Sequence[Rows | None]]
+Places = Callable[[Call], Sequence[Rows | Walk | None]]
 
 
 @dataclass(frozen=True, slots=True)

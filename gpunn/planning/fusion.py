@@ -19,8 +19,9 @@ from gpunn.ops.call import Call
 from gpunn.ops.fusion import Fusion
 from gpunn.ops.fusions import FUSIONS
 from gpunn.planning.append import append
-from gpunn.planning.join import whole
+from gpunn.planning.join import whole, written_in_rows
 from gpunn.planning.partition import DEVICE, HOST, Lower, Placement
+from gpunn.rows import Walk
 
 _MOST = max(map(len, FUSIONS))  # operations in one
 
@@ -55,11 +56,16 @@ def fuse(
         home, kernels = made[last], lower(each.whole)
         if isinstance(kernels, str) or len(kernels) > 1 or not taken.isdisjoint(each.places):
             continue  # with kernels of their own they have two or more
+        kernels, (result, *_) = (_on_operands(kernels[0], each.whole),), home.operation.outputs
+        order = _order(home)
+        written = kernels if order is None else written_in_rows(kernels, 0, order, result, owners[result])
+        if written is None:
+            continue
         taken.update(each.places)
-        made[last] = replace(home, kernels=(_on_operands(kernels[0], each.whole),))
+        made[last] = replace(home, kernels=written)
         reason = f"computed with the {home.operation.op} behind it"
         for place in others:
-            owners[made[place].operation.outputs[0]] = home.operation.outputs[0]
+            owners[made[place].operation.outputs[0]] = owners.get(result, result)
             made[place] = replace(made[place], kernels=(), reason=reason, within=home.operation)
     return tuple(made), owners
 
@@ -76,7 +82,8 @@ def _found(
         if placement.backend == HOST:
             writers.clear()
         places, first = [number], placement.operation
-        while first.inputs and moved.isdisjoint(placement.operation.outputs) and len(places) < _MOST:
+        apart = _order(placement) is not None or moved.isdisjoint(placement.operation.outputs)
+        while first.inputs and apart and len(places) < _MOST:
             between = first.inputs[0]
             if between not in writers or readers[between] > 1 or between in moved:
                 break
@@ -114,6 +121,12 @@ def _whole(model: Graph, placements: Sequence[Placement], device: DeviceProperti
         custom=replace(fusion.whole, kernel=lambda call: _ways(fusion, call, appended())),
         relaxed=all(o.relaxed for o in operations),
     )
+
+
+def _order(placement: Placement) -> Walk | None:
+    """Return the order in which kernels write the result of an operation, if it is another one."""
+    found = (w.rows for kernel in placement.kernels for w in kernel.writes if w.output == 0)
+    return next((rows for rows in found if isinstance(rows, Walk)), None)
 
 
 def _plain(placement: Placement) -> bool:
@@ -158,7 +171,7 @@ def _apart(fusion: Fusion, placements: Sequence[Placement]) -> Iterator[Kernel]:
                 for r in kernel.reads
             )
             result = tensors[stored[placement.operation]]
-            writes = (replace(w, output=result) if w.output == 0 else w for w in kernel.writes)
+            writes = (replace(w, output=result, rows=None) if w.output == 0 else w for w in kernel.writes)
             yield replace(kernel, reads=tuple(reads), writes=tuple(writes))
 
 

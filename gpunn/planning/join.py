@@ -1,4 +1,4 @@
-"""Results that are written at once where an op would copy them: the parts of a concatenation."""
+"""Results that are written at once where an op would copy them: parts of a concatenation, transpositions."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Kernel, Param, Read, Write
 from gpunn.planning.partition import ALIAS, DEVICE, HOST, Placement, read_by, written_by
-from gpunn.rows import Pitch, Rows
+from gpunn.rows import Pitch, Rows, Walk
 
 _EXACT = 2**24  # numbers of rows are computed in float32 (shaders/lib/in_rows.wgsl)
 _WORD = 4  # bytes
+_MOST_LEVELS = 3  # of rows within rows: each takes a store ten instructions
 
 Kernels = tuple[Kernel, ...]
 
@@ -23,14 +24,15 @@ Kernels = tuple[Kernel, ...]
 class _Joins:
     """The state of join(): the new kernels of operations, and the places of results in their owners.
 
-    `results`: operands that leave the model. `producers`, `readers`: of each operand; who reads it more than
-    once stands there more than once.
+    `results`: operands that leave the model. `software`: whether the CPU does the device's work. `producers`,
+    `readers`: of each operand; who reads it more than once stands there more than once.
     """
 
     placements: Sequence[Placement]
     results: set[Operand]
+    software: bool
     kernels: dict[Operation, Kernels] = field(default_factory=dict)
-    places: dict[Operand, tuple[Operand, Rows]] = field(default_factory=dict)
+    places: dict[Operand, tuple[Operand, Rows | Walk]] = field(default_factory=dict)
     producers: dict[Operand, Placement] = field(default_factory=dict)
     readers: dict[Operand, list[Placement]] = field(default_factory=dict)
 
@@ -53,7 +55,7 @@ class _Joins:
         owner, outer = self.places.get(result, (result, None))
         for index, (operand, rows) in enumerate(zip(operation.inputs, places(operation.call()), strict=True)):
             assert operand is not None
-            place = rows if rows is None or outer is None else rows.within(outer, result.type.size)
+            place = rows if rows is None or outer is None else _within(rows, outer, result.type.size)
             copies = [k for k in self.kernels[operation] if any(r.operand == index for r in k.reads)]
             if place is not None and all(whole(w) for k in copies for w in k.writes):
                 source = source_of(operand, self.producers)
@@ -67,7 +69,7 @@ class _Joins:
                         self.places[source] = (owner, place)
 
     def _moved(
-        self, producer: Operation, copier: Operation, source: Operand, place: tuple[Operand, Rows]
+        self, producer: Operation, copier: Operation, source: Operand, place: tuple[Operand, Rows | Walk]
     ) -> dict[Operation, Kernels] | None:
         """Return the new kernels of those who write and read a result that an operation copies to a place.
 
@@ -78,14 +80,18 @@ class _Joins:
         everyone = Counter(p.operation for v in views for p in self.readers.get(v, ()) if p.backend != ALIAS)
         if source in self.places or everyone[copier] != 1 or not self.results.isdisjoint(views):
             return None
-        written = _in_rows(self.kernels[producer], producer.outputs.index(source), rows, source, owner)
+        written = written_in_rows(self.kernels[producer], producer.outputs.index(source), rows, source, owner)
         others = [operation for operation in everyone if operation is not copier]
+        joins = producer.definition.places is not None
+        if isinstance(rows, Walk) and (self.software or others or joins):
+            return None  # others find their elements in rows alone
         if written is None or any(v.type.dtype is not source.type.dtype for v in views if others):
             return None
         if any(self._binds_twice(operation, owner, views) for operation in (producer, *others)):
             return None
         changed = {producer: written}
         for operation in others:
+            assert isinstance(rows, Rows)
             kernels = self._reading(operation, views, rows)
             if kernels is None:
                 return None
@@ -125,14 +131,15 @@ class _Joins:
 
 
 def join(
-    model: Graph, placements: Sequence[Placement]
+    model: Graph, placements: Sequence[Placement], software: bool
 ) -> tuple[tuple[Placement, ...], dict[Operand, Operand]]:
     """Let operations of a device write into the result of the operation that would only copy theirs.
 
+    software: whether the CPU does the device's work; then transpositions stay (docs/tuning.md).
     Returns the placements with their new kernels, and for each operand that has no bytes of its own any more
     the operand that has them. docs/architecture.md has the conditions.
     """
-    found = _Joins(placements, model.results)
+    found = _Joins(placements, model.results, software)
     for on_host, group in itertools.groupby(placements, lambda p: p.backend == HOST):
         if not on_host:
             run = list(group)
@@ -166,7 +173,12 @@ def whole(bound: Read | Write) -> bool:
     return bound.window is None and bound.segments is None
 
 
-def ends_in_rows(kernel: Kernel, rows: Rows, size: int) -> bool:
+def _within(rows: Rows | Walk, outer: Rows | Walk, size: int) -> Rows | Walk | None:
+    """Return a place in a larger tensor of what lies so in one of `size` elements; None if it has no such."""
+    return None if isinstance(outer, Walk) else rows.within(outer, size)
+
+
+def ends_in_rows(kernel: Kernel, rows: Rows | Walk, size: int) -> bool:
     """Tell whether what a kernel stores of a result of so many elements ends with it, in rows of a tensor.
 
     Elements behind it would be those of another result, or none: then WGSL lets the driver take any element.
@@ -174,13 +186,15 @@ def ends_in_rows(kernel: Kernel, rows: Rows, size: int) -> bool:
     return rows.unit == 4 or size % 4 == 0 or not kernel.pads
 
 
-def _in_rows(
-    kernels: Sequence[Kernel], output: int, rows: Rows, operand: Operand, owner: Operand
+def written_in_rows(
+    kernels: Sequence[Kernel], output: int, rows: Rows | Walk, operand: Operand, owner: Operand
 ) -> Kernels | None:
     """Return kernels that write a result into rows of another tensor; None if their stores do not fit it."""
     type, unit = operand.type, rows.unit
     words = type.dtype.numpy.itemsize >= _WORD
-    if type.dtype is not owner.type.dtype or type.size // unit >= _EXACT or not (words or unit == 4):
+    if len(rows.levels()) > _MOST_LEVELS or type.dtype is not owner.type.dtype:
+        return None
+    if type.size // unit >= _EXACT or not (words or unit == 4):
         return None  # elements that share a word with those of other operations would need atomic stores
     made = []
     for kernel in kernels:
@@ -217,21 +231,23 @@ def _read_in_rows(kernel: Kernel, read: Read, rows: Rows, operand: Operand, copi
     return replace(kernel, reads=tuple(reads), params={**kernel.params, **params})
 
 
-def width_in_rows(bound: Read | Write, rows: Rows | None, width: int | None = None) -> int:
+def width_in_rows(bound: Read | Write, rows: Rows | Walk | None, width: int | None = None) -> int:
     """Return how many elements of an operand in such rows are bound together; width: how many else."""
     most = bound.width if width is None else width
     return most if rows is None or rows.unit == 4 else 1
 
 
-def row_params(name: str, rows: Rows) -> dict[str, Param]:
+def row_params(name: str, rows: Rows | Walk) -> dict[str, Param]:
     """Return the parameters of accessors that load and store in rows, in elements or in fours."""
-    length, pitch, first = (n // rows.unit for n in (rows.length, rows.pitch, rows.first))
-    return {
-        f"{name}_length": length,
-        f"{name}_gap": pitch - length,
-        f"{name}_first": first,
-        f"{name}_inverse": 1.0 / length,
-    }
+    unit = rows.unit
+    found: dict[str, Param] = {f"{name}_first": rows.first // unit}
+    if unit == 1:
+        found[f"{name}_step"] = rows.step
+    for level, (length, gap) in enumerate(rows.levels()):
+        found[f"{name}_length{level}"] = length // unit
+        found[f"{name}_gap{level}"] = gap // unit % 2**32  # they may be negative
+        found[f"{name}_inverse{level}"] = unit / length
+    return found
 
 
 def pitch_params(read: Read, pitch: Pitch, rows: Rows, size: int) -> dict[str, int] | None:

@@ -72,7 +72,7 @@ class Binding:
     Dtypes of less than a word are stored four at a time by the invocation that owns these, or one by one
     through atomics where a body stores single elements. `segments`: it is bound several times, a part each.
     `rows`: the accessors find it in rows of a larger tensor; 4: in fours, 1: in single elements, 0: they
-    do not.
+    do not. `levels`: in so many rows within rows.
     `appended`: the body stores elements of `computed`; what lies there is the last of these operations', if
     it is `optional` and p.then_on is 0, what the body stores. `prepended`: loads by rows compute these.
     `wide`: bound as words of 64 bits, unless the code stores single elements. `in_loop`: the body computes
@@ -86,6 +86,7 @@ class Binding:
     shared: bool
     segments: Segments | None = None
     rows: int = 0
+    levels: int = 0
     appended: tuple[Appended, ...] = ()
     optional: bool = False
     computed: DType | None = None
@@ -194,7 +195,7 @@ def accessors(binding: Binding, result: str, lanes: int, names: frozenset[str]) 
         }
         if binding.rows:
             element = element_type(binding.dtype) if binding.dtype is not None else "f32"
-            yield place(binding.name)
+            yield place(binding.name, binding.rows, binding.levels)
             yield from row_stores(binding.name, element, vector_type(element), (one, four))
         for verb, (kind, statement) in forms.items():
             if f"{verb}_{binding.name}" in names:
@@ -206,7 +207,7 @@ def accessors(binding: Binding, result: str, lanes: int, names: frozenset[str]) 
     vector = vector_type(scalar)
     one, four = _loads(binding, scalar)
     if binding.rows:
-        yield place(binding.name)
+        yield place(binding.name, binding.rows, binding.levels)
         yield from row_loads(binding.name, scalar, vector, (one, four))
         one, four = from_rows(binding.name, binding.rows, vector)
     same = f"{vector}({', '.join([one] * (4 if vector.startswith('array') else 1))})"

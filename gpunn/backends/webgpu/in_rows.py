@@ -8,10 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 
-def place(name: str) -> str:
-    """Write place_<name>, which says where an element or a four of an operand lies in the larger tensor."""
-    params = (f"p.{name}_{param}" for param in ("length", "gap", "first", "inverse"))
-    return f"fn place_{name}(i: u32) -> u32 {{ return in_rows({', '.join(('i', *params))}); }}"
+def place(name: str, rows: int, levels: int) -> str:
+    """Write place_<name>, which says where an element or a four of an operand lies in the larger tensor.
+
+    levels: how many lengths there are with gaps between them.
+    """
+    terms = ["i" if rows == 4 else f"i * p.{name}_step", f"p.{name}_first"]
+    for level in range(levels):
+        length, inverse, gap = (f"p.{name}_{param}{level}" for param in ("length", "inverse", "gap"))
+        terms.append(f"rows_before(i, {length}, {inverse}) * {gap}")
+    return f"fn place_{name}(i: u32) -> u32 {{ return {' + '.join(terms)}; }}"
 
 
 def row_loads(name: str, element: str, vector: str, loads: tuple[str, str]) -> Iterator[str]:

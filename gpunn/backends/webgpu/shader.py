@@ -32,6 +32,7 @@ from gpunn.backends.webgpu.wgsl import identifiers, used_libraries
 from gpunn.errors import DeviceError
 from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Function, Kernel, Param, Read, Scratch, Write, ceil_div
+from gpunn.rows import Rows, Walk
 from gpunn.types import DType
 
 SUFFIX = ".wgsl"
@@ -137,16 +138,22 @@ def _read_binding(read: Read, tensor: Operand | Scratch | None) -> Binding:
         return Binding(read.name, None, read.width, False, False)
     shared = isinstance(tensor, Scratch) or tensor.value is None
     dtype = read.dtype or tensor.type.dtype
-    rows = 0 if read.rows is None or read.pitch is not None else read.rows.unit
-    return Binding(read.name, dtype, read.width, False, shared, read.segments, rows, prepended=read.prepended)
+    found = None if read.pitch is not None else read.rows
+    place = (read.width, False, shared, read.segments, *_rows(found))
+    return Binding(read.name, dtype, *place, prepended=read.prepended)
 
 
 def _write_binding(write: Write, tensor: Operand | Scratch) -> Binding:
-    rows, computed = 0 if write.rows is None else write.rows.unit, tensor.type.dtype
+    computed = tensor.type.dtype
     dtype = write.appended[-1].dtype if write.appended else computed
-    place = (write.width, True, True, write.segments, rows)
+    place = (write.width, True, True, write.segments, *_rows(write.rows))
     final = (write.appended, write.optional, computed if write.appended else None)
     return Binding(write.name, dtype, *place, *final, in_loop=write.in_loop and write.optional)
+
+
+def _rows(rows: Rows | Walk | None) -> tuple[int, int]:
+    """Return how accessors find elements in rows: Binding.rows and Binding.levels."""
+    return (0, 0) if rows is None else (rows.unit, len(rows.levels()))
 
 
 def ordered_params(kernel: Kernel) -> list[tuple[str, Param]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gpunn.kernel import Param, Unsupported, dims4, size_of
-from gpunn.rows import Rows
+from gpunn.rows import Rows, Walk
 from gpunn.types import Shape
 
 MAX_RANK = 8  # of a merged space: lib/coords.wgsl walks two times four dimensions
@@ -25,6 +25,13 @@ def rows_along(shape: Shape, axis: int, start: int, count: int) -> Rows | None:
     """Return the place of `count` indices of an axis, from `start` on, in a dense tensor; None if empty."""
     step = dense(shape)[axis]
     return Rows(count * step, shape[axis] * step, start * step) if count and size_of(shape) else None
+
+
+def in_order(shape: Shape, perm: Shape) -> Walk | None:
+    """Return the place of a dense tensor in its transposition; None for less than two elements."""
+    steps = dense(tuple(shape[d] for d in perm))
+    sizes, walk, _ = merge(shape, tuple(steps[perm.index(d)] for d in range(len(shape))), dense(shape))
+    return Walk(sizes, walk) if sizes and size_of(shape) else None
 
 
 def broadcast_strides(shape: Shape, target: Shape) -> Shape:

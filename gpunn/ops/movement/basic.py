@@ -19,11 +19,11 @@ from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.fixed_point.affine import activation_bounds, ratio, round_half_away, scale_of, store
 from gpunn.ops.fixed_point.tables import entry, every_value, read_table
 from gpunn.ops.kernels.copies import bordered, number_param, strided_copy
-from gpunn.ops.kernels.strides import dense, rows_along
+from gpunn.ops.kernels.strides import dense, in_order, rows_along
 from gpunn.ops.memory import empty, together
 from gpunn.ops.movement import gradients
 from gpunn.ops.op import Op, Quantized, op
-from gpunn.rows import Rows
+from gpunn.rows import Rows, Walk
 from gpunn.types import Array, DType, TensorType
 
 
@@ -103,6 +103,10 @@ def _transpose_kernel(call: Call) -> Kernel:
     return strided_copy(Read("x", 0), call.y.shape, walk, dense(call.y.shape), reason="in the result's order")
 
 
+def _transpose_places(call: Call) -> list[Walk | None]:
+    return [in_order(call.x.shape, tuple(call["perm"]))]
+
+
 def _in_order(call: Call) -> bool:
     return tuple(call["perm"]) == tuple(range(call.x.rank))
 
@@ -112,6 +116,7 @@ def _in_order(call: Call) -> bool:
     _transpose_kernel,
     raw=True,
     strings=True,
+    places=_transpose_places,
     algebra=Algebra(identity=_in_order, permutes=True),
     gradient=gradients.TRANSPOSE,
 )
