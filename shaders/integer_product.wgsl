@@ -1,4 +1,4 @@
-//!use window_tile window requantize
+//!use window_tile window two_columns requantize
 // Quantised convolution over height and width (1 x 1: matrix product) as a register-tiled product
 // (lib/register_tile.wgsl) over window cells and input channels, one word of four channels in a step.
 //
@@ -27,7 +27,7 @@ fn begin_row(n: u32, split: u32) -> Row {
   return Row(bias.left, bias.right, 0);
 }
 
-fn weights_at(q: u32) -> Weights { return Weights(load4_w(q), load4_w(q + 1u)); }
+fn weights_at(q: u32) -> Weights { return weight_columns(q); }
 
 // A word of four input channels of a pixel, from channel first + 4 c on.
 fn factor_at(pixel: u32, first: u32, c: u32) -> i32 {

@@ -81,7 +81,7 @@ def _quick(members: Mapping[_Member, Kernel]) -> list[_Member]:
     """
     if all(kernel.writes[0].in_loop for kernel in members.values()):
         return [*members]
-    if any(kernel.generated for kernel in members.values()):
+    if any(kernel.unrolled for kernel in members.values()):
         return []
     clips = {_clip(kernel) for kernel in members.values() if kernel.writes[0].appended}
     others = {member: kernel for member, kernel in members.items() if _clip(kernel) not in clips}

@@ -1,21 +1,10 @@
-//!use real_tile
-// Steps of four elements of the depth in a register tile (lib/register_tile.wgsl): a step multiplies a vec4 of each row
-// by a 4 x 4 matrix of w for each column. Expects w [4 K, 4 N4].
-
-const STEP: u32 = 4u;
+//!use matrices two_columns
+// Steps of lib/matrices.wgsl for two columns.
 
 struct Weights { left: mat4x4<T>, right: mat4x4<T> }
 
-fn weights_at(q: u32) -> Weights {
-  let q1 = q + p.N4;
-  let q2 = q1 + p.N4;
-  let q3 = q2 + p.N4;
-  return Weights(
-    mat4x4<T>(load4_w(q), load4_w(q1), load4_w(q2), load4_w(q3)),
-    mat4x4<T>(load4_w(q + 1u), load4_w(q1 + 1u), load4_w(q2 + 1u), load4_w(q3 + 1u)),
-  );
-}
+fn weights_at(q: u32) -> Weights { return Weights(matrix_at(q), matrix_at(q + 1u)); }
 
-fn multiply_add(row: Row, w: Weights, x: vec4<T>) -> Row {
+fn multiply_add(row: Row, w: Weights, x: Factor) -> Row {
   return Row(row.left + w.left * x, row.right + w.right * x);
 }

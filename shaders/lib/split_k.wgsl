@@ -2,7 +2,10 @@
 // The first one has the bias and, after joining, the whole sum. Expects SPLITS.
 
 const TILES: u32 = WX / SPLITS; // of a workgroup; numbers of invocations count tiles, then splits
-const GIVERS: u32 = WX / 2u; // the most invocations that hand their sums over at a time
+
+// The most invocations that hand their sums over at a time. One if nothing is shared: workgroups that take more memory
+// leave less room for others.
+const GIVERS: u32 = select(1u, WX / 2u, SPLITS > 1u);
 
 var<workgroup> handed: array<vec4<T>, GIVERS>;
 

@@ -9,7 +9,8 @@ from gpunn.backends.webgpu.device import open_device
 from gpunn.backends.webgpu.shader import key_of
 from gpunn.graph.operation import Operand
 from gpunn.model import Model
-from gpunn.types import DType, Quantization, TensorType, float32
+from gpunn.ops.kernels.register_tile import LARGE_TILES, SMALL_TILE, RegisterTile
+from gpunn.types import DType, Quantization, Shape, TensorType, float32
 from tests.ops.harness import limit_device
 from tests.planning.appending import add, constant, conv, depthwise, dispatches, pointwise, whole
 from tests.planning.joining import (
@@ -23,7 +24,11 @@ from tests.planning.joining import (
     read_apart,
     values,
 )
-from tests.planning.test_prepend import BODIES, prefer
+from tests.planning.test_prepend import BODIES, has_tile, prefer, prefer_tile
+
+
+def convolved(model: Model, x: Operand) -> Operand:
+    return add(model, "round", conv(model, x, 33))
 
 
 @pytest.mark.parametrize("body", BODIES)
@@ -42,6 +47,19 @@ def test_each_body_of_products_finds_rows(
     with model.compile("webgpu") as compiled:
         assert compiled.plan_rows()[-1].kernel.body == body
         assert dispatches(compiled)[-1] == last
+
+
+@pytest.mark.parametrize("reader", [product, prepended, gated, convolved])
+@pytest.mark.parametrize("tile", [SMALL_TILE, *LARGE_TILES], ids=str)
+@pytest.mark.parametrize("shape", [(2, 5, 3, 8), (1, 3, 3, 12)], ids=str)
+def test_each_register_tile_finds_rows(
+    gpu: str, tile: RegisterTile, shape: Shape, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefer_tile(monkeypatch, tile)
+    model = read_apart(shape, reader)
+    assert copied(model, values(model)) == 0
+    with model.compile("webgpu") as compiled:
+        assert any(has_tile(tile, row.kernel) for row in compiled.plan_rows())
 
 
 def of_a_computed_matrix(model: Model, x: Operand) -> Operand:
@@ -73,10 +91,6 @@ def test_products_with_and_without_a_sum_share_a_pipeline(gpu: str, monkeypatch:
         rows = [row for row in compiled.plan_rows() if row.kernel.body == "matmul_broadcast"]
         assert [row.kernel.params["then_on"] for row in rows] == [1, 0]
         assert len({key_of(row.kernel, row.operation) for row in rows}) == 1
-
-
-def convolved(model: Model, x: Operand) -> Operand:
-    return add(model, "round", conv(model, x, 33))
 
 
 def convolved_by_channel(model: Model, x: Operand) -> Operand:

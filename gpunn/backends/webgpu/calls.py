@@ -32,7 +32,7 @@ def resized(operation: Operation, kernel: Kernel, width: int) -> Kernel:
     """
     reads, writes = kernel.reads, kernel.writes
     divided = any(r.window or r.segments for r in reads) or any(w.window or w.segments for w in writes)
-    found = None if divided or kernel.generated else with_width(kernel, width)
+    found = None if divided or kernel.unrolled else with_width(kernel, width)
     if found is None:
         raise Unsupported(f"{operation.op}: {kernel.name} needs other workgroups")
     return found

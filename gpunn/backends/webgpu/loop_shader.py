@@ -242,8 +242,13 @@ def workgroup_bytes(text: str) -> int:
     Its arrays have elements of up to 32 bytes, and as many as the workgroup has invocations, times a number.
     """
     arrays = re.findall(r"var<workgroup>\s*\w+\s*:\s*array<.*,([^,;]*)>;", text)
-    factors = (re.findall(r"\b(?:(\d+)u|\w+)\b", array) for array in arrays)
-    return sum(_ELEMENT_BYTES * math.prod(int(n) if n else WIDTH for n in found) for found in factors)
+    constants = dict(re.findall(r"\bconst (\w+): u32 = (\d+)u;", text))
+
+    def number(factor: str) -> int:
+        return int(constants.get(factor, factor.removesuffix("u") if factor[0].isdigit() else WIDTH))
+
+    factors = (re.findall(r"\w+", array) for array in arrays)
+    return sum(_ELEMENT_BYTES * math.prod(map(number, found)) for found in factors)
 
 
 def unbound(key: ShaderKey) -> ShaderKey:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -32,7 +32,7 @@ from gpunn.ops.contraction.computed_filter import block_packed
 from gpunn.ops.contraction.filter_packing import STEP, block_extents
 from gpunn.ops.contraction.half_products import matrix_errors
 from gpunn.ops.contraction.integer_product import MakeProduct, integer_product, quantized_product
-from gpunn.ops.contraction.matmul import product
+from gpunn.ops.contraction.matmul import products
 from gpunn.ops.contraction.product_kernel import of_integers
 from gpunn.ops.contraction.product_rescaling import AS_SUMMED, Rescaling, Rounding, rescaling
 from gpunn.ops.contraction.wide_sums import most_iterations
@@ -202,9 +202,7 @@ def _kernels(call: Call) -> Iterator[Candidate]:
     fits = rows >= ROWS and columns and columns % COLUMNS == 0 and _depth(call) and _depth(call) % 4 == 0
     if plain and one and fits and fits_i32(call.x.size, call.y.size):
         reads = (Read("w", 1, 4), Read("bias", None))
-        ways: Iterable[Candidate] = (
-            Candidate([product(call, rows, _depth(call), columns, reads)], "tiles of one product"),
-        )
+        ways = products(call, (rows, _depth(call), columns), "tiles of one product", reads)
         if _depth(call) % STEP == 0:
             ways = with_shared_rows(call, _depth(call), lambda: _shared(call, rows, columns), ways)
         yield from with_workgroup_tiles(call, matrix_product(_depth(call), reads), ways)

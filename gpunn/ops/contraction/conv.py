@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
 
-from gpunn.kernel import Candidate, Kernel, Unsupported, fits_i32
+from gpunn.kernel import Candidate, Kernel, Read, Unsupported, fits_i32
 from gpunn.ops.accuracy import Accuracy, filter_terms, sums
 from gpunn.ops.algebra import Algebra, Border
 from gpunn.ops.call import Call
@@ -35,7 +35,7 @@ from gpunn.ops.contraction.depthwise_loop import whole_depthwise
 from gpunn.ops.contraction.filter_packing import STEP, channel_reads
 from gpunn.ops.contraction.half_products import filter_errors
 from gpunn.ops.contraction.integer_product import MakeProduct, check_types, integer_product, quantized_product
-from gpunn.ops.contraction.matmul import product
+from gpunn.ops.contraction.matmul import products
 from gpunn.ops.contraction.prepared import bound, constants_only, matrix_of, prepared
 from gpunn.ops.contraction.product_kernel import Form, one_by_one, product_kernels
 from gpunn.ops.contraction.product_rescaling import Rounding, eights
@@ -48,6 +48,7 @@ from gpunn.ops.contraction.workgroup_tile import (
 )
 from gpunn.ops.filter import Filter, by_groups
 from gpunn.ops.kernels.chain import real_sums
+from gpunn.ops.kernels.register_tile import TILE, other_tiles
 from gpunn.ops.kernels.tiling import ROWS
 from gpunn.ops.kernels.window import Padding, Pair, Window, by_rows, check_window, resolve, window_params
 from gpunn.ops.op import Op, op
@@ -91,7 +92,7 @@ def _conv2d_kernels(call: Call) -> Iterator[Candidate]:
         depth = form.depth * math.prod(form.window.size)
         gain = OF_PRODUCTS if form.window.pointwise else OF_WINDOWS
         shared = partial(shared_rows, call, form.window, form.depth)
-        direct = with_shared_rows(call, depth, lambda: [shared()], _of_constants(call, form), gain=gain)
+        direct = with_shared_rows(call, depth, lambda: [shared()], _in_tiles(call, form), gain=gain)
         whole = form.window.pointwise and form.depth % 4 == 0
         rows = with_unfolded(call, form.window, lambda sums, _: completed(call, sums), direct)
         tiles = matrix_product(form.depth) if whole else window_product(call, form.window)
@@ -102,14 +103,23 @@ def _conv2d_kernels(call: Call) -> Iterator[Candidate]:
     yield Candidate(kernels, reason, fallback=True)
 
 
-def _of_constants(call: Call, form: Form) -> Iterator[Candidate]:
-    """Yield the ways in register tiles."""
+def _in_tiles(
+    call: Call, form: Form, reads: tuple[Read, Read] | None = None, packs: Sequence[Kernel] = ()
+) -> Iterator[Candidate]:
+    """Yield the ways in register tiles. reads: filter and bias, if `packs` pack them before."""
+    rows, channels = math.prod(call.y.shape[:3]), call.y.shape[3]
+    before = ", of a filter that is packed before" if packs else ""
+    others = other_tiles(rows, channels, form.depth, call.device)
     if form.window.pointwise and form.depth % 4 == 0:
-        rows, channels = math.prod(call.y.shape[:3]), call.y.shape[3]
-        yield Candidate([product(call, rows, form.depth, channels)], "a product of matrices")
-    params = window_params(form.window, *form.spatial)
-    kernel = tile_kernel(call, form.window.size, params, channel_reads(call), "window", {})
-    yield Candidate([kernel], "tiles of pixels and channels")
+        yield from products(
+            call, (rows, form.depth, channels), f"a product of matrices{before}", reads, packs
+        )
+        others = ()
+    params, given = window_params(form.window, *form.spatial), reads or channel_reads(call)
+    for tile in (TILE, *others):
+        kernel = tile_kernel(call, form.window.size, params, given, "window", {}, tile)
+        reason = "tiles of pixels and channels" if tile is TILE else tile.reason
+        yield Candidate([*packs, kernel], f"{reason}{before}")
 
 
 def _shared_computed(call: Call, form: Form) -> list[Kernel]:
@@ -124,23 +134,12 @@ def _of_computed_filter(call: Call, form: Form) -> Iterator[Candidate]:
     rows, depth = math.prod(call.y.shape[:3]), form.depth * math.prod(form.window.size)
     if rows < ROWS or call.input(1).quantization is not None or not call.input(1).size:
         return
-    tiles = _of_packed_filter(call, form)
+    packs, reads = packed_reads(call)
+    tiles = _in_tiles(call, form, reads, packs)
     if form.depth % STEP:
         yield from tiles
     else:
         yield from with_shared_rows(call, depth, lambda: _shared_computed(call, form), tiles)
-
-
-def _of_packed_filter(call: Call, form: Form) -> Iterator[Candidate]:
-    """Yield the ways in register tiles."""
-    rows, channels = math.prod(call.y.shape[:3]), call.y.shape[3]
-    packs, reads = packed_reads(call)
-    if form.window.pointwise and form.depth % 4 == 0:
-        kernel = product(call, rows, form.depth, channels, reads)
-        yield Candidate([*packs, kernel], "a product of matrices, of a filter that is packed before")
-    params = window_params(form.window, *form.spatial)
-    kernel = tile_kernel(call, form.window.size, params, reads, "window", {})
-    yield Candidate([*packs, kernel], "tiles of pixels and channels, of a filter that is packed before")
 
 
 def _form(call: Call) -> Form:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 from gpunn.kernel import Kernel, Param, Read, Write, ceil_div, nested, vec_width
 from gpunn.ops.call import Call
 from gpunn.ops.elementwise.unary import activation_function
-from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, row_library, tiles
+from gpunn.ops.kernels.register_tile import TILE, RegisterTile
+from gpunn.ops.kernels.tiling import COLUMNS, WORKGROUP, row_library, tiles
 from gpunn.ops.kernels.window import Pair
 from gpunn.rows import Pitch
 
@@ -20,23 +22,26 @@ def tile_kernel(
     reads: tuple[Read, Read],
     library: str,
     constants: Mapping[str, int],
+    tile: RegisterTile = TILE,
 ) -> Kernel:
     """Make the kernel of a convolution of x [batch, ..., C] to y [batch, ..., N].
 
     size: rows and columns of the window. `library` says where the window lies, by `params` and `constants`:
-    shaders/lib/window.wgsl or volume.wgsl. `reads`: the packed filter, and the bias.
+    shaders/lib/window.wgsl or volume.wgsl. `reads`: the packed filter, and the bias. tile: where four
+    channels of x lie together; else it loads one at a time.
     """
     depth, channels = call.x.shape[-1], call.y.shape[-1]
     rows, packed = math.prod(call.y.shape[:-1]), ceil_div(channels, COLUMNS) * COLUMNS
-    vectors = depth % 4 == 0
-    steps = depth // 4 if vectors else depth
-    pixels = Pitch(depth, vec_width(depth))
-    grid = tiles(rows, packed, steps, call.device)
+    if depth % 4:
+        tile = replace(tile, step=1)
+    steps = depth // tile.step
+    pixels = Pitch(depth, tile.step)
+    grid = tiles(rows, channels, steps, call.device, tile)
     return Kernel(
-        body="conv_tile" if vectors else "conv_direct",
+        body="conv_direct" if tile.step == 1 else "conv_tile",
         threads=grid.threads,
         workgroup=WORKGROUP,
-        reads=(Read("x", 0, vec_width(depth), pitch=pixels), *reads),
+        reads=(Read("x", 0, tile.step, pitch=pixels), *reads),
         writes=(Write(width=vec_width(channels)),),
         params={
             **params,
@@ -49,11 +54,12 @@ def tile_kernel(
             **pixels.params("x"),
             "C": steps,
         },
-        constants={"SPLITS": grid.splits, **constants},
-        libraries=(library, *row_library(rows, channels)),
+        constants={"SPLITS": grid.splits, **tile.constants, **constants},
+        libraries=(library, *row_library(rows, channels), *tile.libraries),
+        generated=tile.of_windows,
         functions=activation_function(call),
         loop_iterations=nested(*size, ceil_div(steps, grid.splits)).iterations,
-        reason=f"{ROWS} pixels x {COLUMNS} channels in registers; {depth} input channels are "
-        + ("read four at a time" if vectors else "not divisible by 4")
+        reason=f"{tile.rows} pixels x {tile.channels} channels in registers; {depth} input channels are "
+        + ("read one at a time" if tile.step == 1 else "read four at a time")
         + grid.reason,
     )

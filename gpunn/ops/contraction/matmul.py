@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -45,7 +46,16 @@ from gpunn.ops.contraction.workgroup_tile import (
 )
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.filter import Filter
-from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, row_library, row_tiles, tiles
+from gpunn.ops.kernels.register_tile import TILE, RegisterTile, other_tiles
+from gpunn.ops.kernels.tiling import (
+    COLUMNS,
+    ROWS,
+    WORKGROUP,
+    ProductGrid,
+    row_library,
+    row_tiles,
+    tiles,
+)
 from gpunn.ops.kernels.window import resolve
 from gpunn.ops.op import Op, op
 from gpunn.ops.parts import by_batch
@@ -60,18 +70,67 @@ def product(
 
     reads: the packed filter, and the bias, if these are not constants; then 4 divides the depth.
     """
-    packed = ceil_div(channels, COLUMNS) * COLUMNS
-    tiled = rows >= ROWS
-    steps = ceil_div(depth, 4)
-    grid = (tiles if tiled else row_tiles)(rows, packed, steps, call.device)
-    by_rows = RowLoads(depth, packed // COLUMNS) if tiled and depth % 4 == 0 else None
-    pitch = step_pitch(depth)
+    if rows >= ROWS:
+        return _in_tiles(call, (rows, depth, channels), TILE, reads)
+    grid = row_tiles(rows, _padded(channels), ceil_div(depth, 4), call.device)
+    kernel = _product(call, (rows, depth, channels), grid, 4, reads)
+    return replace(
+        kernel,
+        any_width=grid.splits == 1,
+        reason=f"{kernel.reason}: few rows: one row x 4 channels{grid.reason}",
+    )
+
+
+def products(
+    call: Call,
+    sizes: tuple[int, int, int],
+    reason: str,
+    reads: tuple[Read, Read] | None = None,
+    packs: Sequence[Kernel] = (),
+) -> Iterator[Candidate]:
+    """Yield product() and ways in other register tiles, behind kernels that pack what is computed.
+
+    sizes: rows, depth and channels.
+    """
+    rows, depth, channels = sizes
+    yield Candidate([*packs, product(call, rows, depth, channels, reads)], reason)
+    for tile in other_tiles(rows, channels, depth, call.device):
+        before = ", of a filter that is packed before" if packs else ""
+        yield Candidate([*packs, _in_tiles(call, sizes, tile, reads)], f"{tile.reason}{before}")
+
+
+def _in_tiles(
+    call: Call, sizes: tuple[int, int, int], tile: RegisterTile, reads: tuple[Read, Read] | None
+) -> Kernel:
+    rows, depth, channels = sizes
+    grid = tiles(rows, channels, ceil_div(depth, tile.step), call.device, tile)
+    kernel = _product(call, sizes, grid, tile.step, reads)
+    x, *others = kernel.reads
+    if tile.step == 4 and depth % 4 == 0:
+        x = replace(x, by_rows=RowLoads(depth, tile.across(channels)))
+    return replace(
+        kernel,
+        body="matmul_tile",
+        reads=(x, *others),
+        constants={**kernel.constants, **tile.constants},
+        libraries=(*kernel.libraries, *tile.libraries),
+        generated=tile.of_rows,
+        reason=f"{kernel.reason}: {tile.reason}{grid.reason}",
+    )
+
+
+def _product(
+    call: Call, sizes: tuple[int, int, int], grid: ProductGrid, step: int, reads: tuple[Read, Read] | None
+) -> Kernel:
+    """Make the kernel of one row x 4 channels in an invocation, in steps of so many elements of the depth."""
+    rows, depth, channels = sizes
+    steps, pitch = ceil_div(depth, step), step_pitch(depth, step)
     return Kernel(
-        body="matmul_tile" if tiled else "matmul_row",
+        body="matmul_row",
         threads=grid.threads,
         workgroup=WORKGROUP,
         reads=(
-            Read("x", 0, vec_width(depth), by_rows=by_rows, pitch=pitch),
+            Read("x", 0, pitch.unit, pitch=pitch),
             *(reads or channel_reads(call, pack_deep_filter)),
         ),
         writes=(Write(width=vec_width(channels)),),
@@ -81,18 +140,20 @@ def product(
             "K": depth,
             "K4": steps,
             "N": channels,
-            "N4": packed // 4,
+            "N4": _padded(channels) // 4,
             **grid.params,
         },
         constants={"SPLITS": grid.splits},
-        libraries=(*row_library(rows, channels), step_library(depth)),
+        libraries=(*row_library(rows, channels), step_library(depth, step)),
         functions=activation_function(call),
         loop_iterations=ceil_div(steps, grid.splits),
-        any_width=not tiled and grid.splits == 1,
-        reason=f"{rows} rows x depth {depth} x {channels} channels: "
-        + ("tile of 8 rows x 8 channels in registers" if tiled else "few rows: one row x 4 channels")
-        + grid.reason,
+        reason=f"{rows} rows x depth {depth} x {channels} channels",
     )
+
+
+def _padded(channels: int) -> int:
+    """Return the channels of a packed filter."""
+    return ceil_div(channels, COLUMNS) * COLUMNS
 
 
 def _infer_fully_connected(call: Call) -> TensorType:
@@ -116,9 +177,9 @@ def _fully_connected_kernels(call: Call) -> Iterator[Candidate]:
     channels, depth = call.input(1).shape
     rows = math.prod(call.y.shape[:-1])
     if constants_only(call) and fits_i32(rows * depth):
-        packed = Candidate([product(call, rows, depth, channels)], "a packed filter")
+        packed = products(call, (rows, depth, channels), "a packed filter")
         shared = partial(shared_product, call, rows, depth, channels)
-        ways = with_shared_rows(call, depth, lambda: [shared()], (packed,))
+        ways = with_shared_rows(call, depth, lambda: [shared()], packed)
         yield from with_workgroup_tiles(call, matrix_product(depth), ways)
         yield _plain(call, rows, depth, channels, "the filter as it is")
         return

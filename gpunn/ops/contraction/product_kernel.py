@@ -53,6 +53,7 @@ from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.elementwise.unary_kernel import elementwise
 from gpunn.ops.fixed_point.affine import wrap32
 from gpunn.ops.kernels.chain import NO_LOOPS, Box, boxes, chained, keeping
+from gpunn.ops.kernels.register_tile import TILE
 from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, row_library, row_tiles, tiles
 from gpunn.ops.kernels.window import Pair, Window, window_iterations, window_params
 from gpunn.types import Array, DType, TensorType
@@ -172,9 +173,15 @@ def _by_words(call: Call, form: Form, how: Rescaling) -> Kernel:
             "GN": channels // form.groups,
             "PAD": (how.zero_x & 255) * 0x01010101,
         },
-        constants={"ALIGNED": int(form.depth % 4 == 0), "CENTRED": int(zero_w == 0), "SPLITS": grid.splits},
+        constants={
+            "ALIGNED": int(form.depth % 4 == 0),
+            "CENTRED": int(zero_w == 0),
+            "SPLITS": grid.splits,
+            **({} if few else TILE.constants),
+        },
         functions={"products": DOT_PRODUCTS.get(call.x.dtype, DOT_PRODUCTS[DType.INT8])},
         libraries=row_library(rows, channels),
+        generated="" if few else TILE.of_windows,
         lanes=4,
         loop_iterations=window_iterations(form.window, ceil_div(ceil_div(form.depth, 4), grid.splits)),
         any_width=few and grid.splits == 1,

@@ -302,6 +302,7 @@ def _transform_kernel(
         lanes=lanes,
         loop_iterations=rounds(cells, results) if way.loops else 0,
         generated="\n".join(transform_of(cells, results, way.loops)),
+        unrolled=True,
         reason=reason,
     )
 

@@ -90,14 +90,18 @@ def matrix_product(depth: int, reads: Reads | None = None) -> Product:
     )
 
 
-def step_library(depth: int) -> str:
-    """Return the lib/ file for steps of four along rows of that length, one behind the other."""
+def step_library(depth: int, step: int = 4) -> str:
+    """Return the lib/ file for steps of four elements, or one, along rows of that length, one behind the
+    other.
+    """
+    if step == 1:
+        return "row_elements"
     return "ragged_row_steps" if depth % 4 else "row_steps"
 
 
-def step_pitch(depth: int) -> Pitch:
+def step_pitch(depth: int, step: int = 4) -> Pitch:
     """Return how that file finds rows."""
-    return Pitch(depth, vec_width(depth))
+    return Pitch(depth, min(step, vec_width(depth)))
 
 
 def window_product(call: Call, window: Window) -> Product:

@@ -1,4 +1,4 @@
-"""The division of sums among invocations, and the tile of the register-tiled products."""
+"""The division of sums among invocations, and the tiles of the register-tiled products."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 
 from gpunn.device import DeviceProperties
 from gpunn.kernel import ROWS_OF_FOURS, Grid, Param, ceil_div, tile_grid
+from gpunn.ops.kernels.register_tile import TILE, RegisterTile
 
-COLUMNS = 8  # output channels of one tile: two vec4
-ROWS = 8  # output rows or pixels of one tile
+COLUMNS = TILE.channels  # of one tile: two vec4; packed filters have a multiple of them
+ROWS = TILE.rows  # output rows or pixels of one tile
 WORKGROUP = (64, 1, 1)
 _MOST_SPLITS = 16  # of a sum of products: each costs a part of the joining
 _MOST_SHARES = 64  # of what is joined by halves in a workgroup
@@ -51,10 +52,15 @@ def shares(results: int, terms: int, device: DeviceProperties) -> int:
     return _divided(results, device, min(_MOST_SHARES, terms))
 
 
-def tiles(rows: int, channels: int, steps: int, device: DeviceProperties) -> ProductGrid:
-    """Divide into tiles over rows and padded channels (lib/tiles.wgsl), for sums of that many steps."""
-    across, down = channels // COLUMNS, ceil_div(rows, ROWS)
-    count = splits(across * down, steps, device)
+def tiles(
+    rows: int, channels: int, steps: int, device: DeviceProperties, tile: RegisterTile = TILE
+) -> ProductGrid:
+    """Divide into tiles over rows and channels (lib/tiles.wgsl), for sums of that many steps.
+
+    Tiles of more rows than that of the rule are for results that occupy the device: nothing is divided.
+    """
+    across, down = tile.across(channels), ceil_div(rows, tile.rows)
+    count = splits(across * down, steps, device) if tile.rows <= ROWS else 1
     (x, y, z), params = tile_grid(across, down, WORKGROUP[0] // count)
     return ProductGrid((x * count, y, z), count, {**params})
 

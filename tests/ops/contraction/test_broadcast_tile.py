@@ -132,6 +132,7 @@ def test_products_of_what_windows_see(case: Any, gpu: str, monkeypatch: pytest.M
 
 SHARED, TILE, PLAIN = "matmul_broadcast", "matmul_tile", "matmul_any"
 WORKGROUP = "matmul_workgroup"
+LARGE = TILE, TILE  # with one and with four elements of a row in a load
 
 
 def bodies(rows: int, channels: int, device: DeviceProperties) -> list[str]:
@@ -159,7 +160,7 @@ def bodies(rows: int, channels: int, device: DeviceProperties) -> list[str]:
         (replace(SOFTWARE, subgroup_sizes=(4, 8)), 49, 64, [TILE, PLAIN]),
         (replace(SOFTWARE, subgroup_sizes=None), 49, 64, [TILE, PLAIN]),
         (replace(SOFTWARE, subgroup_sizes=(32, 128)), 49, 64, [TILE, PLAIN]),
-        (replace(SOFTWARE, software=False), 49, 64, [WORKGROUP, TILE, SHARED, PLAIN]),
+        (replace(SOFTWARE, software=False), 49, 64, [WORKGROUP, TILE, *LARGE, SHARED, PLAIN]),
         (
             replace(SOFTWARE, parallel_invocations=99),
             49,

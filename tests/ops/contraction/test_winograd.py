@@ -128,6 +128,7 @@ TWO, FOUR = (
 )  # of those who measure candidates nobody takes the first one
 SHARED, DIRECT, TILE, GROUPED = "conv_broadcast", "conv_direct_broadcast", "conv_tile", "conv2d_grouped"
 WORKGROUP = "conv_workgroup"
+LARGE = "conv_direct", TILE  # with one and with four channels in a load
 
 
 @pytest.mark.parametrize(
@@ -140,15 +141,21 @@ WORKGROUP = "conv_workgroup"
             128,
             replace(SOFTWARE, software=False),
             {},
-            [WORKGROUP, TILE, SHARED, *FOUR, *TWO, GROUPED],
+            [WORKGROUP, TILE, *LARGE, SHARED, *FOUR, *TWO, GROUPED],
         ),
-        ((1, 28, 28, 128), 128, BASELINE, {}, [WORKGROUP, TILE, GROUPED]),
+        ((1, 28, 28, 128), 128, BASELINE, {}, [WORKGROUP, TILE, *LARGE, GROUPED]),
         ((1, 28, 28, 128), 128, SOFTWARE, {"stride": (1, 2)}, [SHARED, TILE, GROUPED]),
         ((1, 28, 28, 128), 128, SOFTWARE, {"dilation": (2, 1)}, [SHARED, TILE, GROUPED]),
         ((1, 17, 17, 32), 64, SOFTWARE, {"stride": (2, 2)}, ["unfold", SHARED, TILE, GROUPED]),
         ((1, 28, 28, 12), 128, SOFTWARE, {}, ["unfold", DIRECT, TILE, GROUPED]),
         ((1, 28, 28, 12), 108, SOFTWARE, {}, [DIRECT, TILE, GROUPED]),
-        ((1, 28, 28, 12), 128, replace(SOFTWARE, software=False), {}, [WORKGROUP, TILE, DIRECT, GROUPED]),
+        (
+            (1, 28, 28, 12),
+            128,
+            replace(SOFTWARE, software=False),
+            {},
+            [WORKGROUP, TILE, *LARGE, DIRECT, GROUPED],
+        ),
     ],
 )
 def test_the_way_of_least_work_comes_first_on_software_devices(

@@ -159,11 +159,23 @@ def kinds(rows: int, channels: int, device: DeviceProperties, relaxed: bool = Tr
 
 
 def bodies_of(call: Call) -> list[str]:
-    """Return the bodies of a call's candidates, in their order; "f16" where products are, or "add_parts"."""
+    """Return the bodies of a call's candidates, in their order; "f16" where products are, or "add_parts".
+
+    Register tiles of other sizes than the rule's are described by their rows and step.
+    """
     kernels = OPS[call.op].kernel
     assert kernels is not None
     found = [(c.kernels[0], c.kernels[-1].body) for c in kernels(call)]  # type: ignore[union-attr]
-    return ["f16" if one.halves else PARTS if end == PARTS else one.body for one, end in found]
+    return ["f16" if one.halves else PARTS if end == PARTS else described_tile(one) for one, end in found]
+
+
+def described_tile(kernel: Kernel) -> str:
+    rows, single = kernel.constants.get("ROWS", 8), "single_steps" in kernel.libraries
+    return kernel.body if rows == 8 else f"{kernel.body} {rows} rows{' singly' if single else ''}"
+
+
+SMALL_TILE = "matmul_tile 4 rows"
+LARGE_TILES = ["matmul_tile 16 rows singly", "matmul_tile 16 rows"]
 
 
 PLAIN, PARTS = "matmul_any", "add_parts"
@@ -172,12 +184,13 @@ PLAIN, PARTS = "matmul_any", "add_parts"
 @pytest.mark.parametrize(
     ("rows", "channels", "device", "relaxed", "expected"),
     [
-        (4096, 128, GPU, True, ["f16", WORKGROUP, TILE, PLAIN]),
-        (4096, 128, GPU, False, [WORKGROUP, TILE, PLAIN]),
-        (4032, 128, GPU, True, [TILE, "f16", WORKGROUP, PARTS, PLAIN]),
-        (8192, 31, GPU, True, [TILE, "f16", WORKGROUP, PLAIN]),
-        (32, 128, GPU, False, [TILE, WORKGROUP, PARTS, PLAIN]),
-        (7, 8192, GPU, True, ["matmul_row", PLAIN]),
+        (4096, 128, GPU, True, ["f16", WORKGROUP, TILE, SMALL_TILE, PLAIN]),
+        (4096, 128, GPU, False, [WORKGROUP, TILE, SMALL_TILE, PLAIN]),
+        (4032, 128, GPU, True, [TILE, SMALL_TILE, "f16", WORKGROUP, PARTS, PLAIN]),
+        (8192, 31, GPU, True, [TILE, SMALL_TILE, "f16", WORKGROUP, PLAIN]),
+        (16384, 64, GPU, False, [WORKGROUP, TILE, *LARGE_TILES, PLAIN]),
+        (32, 128, GPU, False, [TILE, SMALL_TILE, WORKGROUP, PARTS, PLAIN]),
+        (7, 8192, GPU, True, ["matmul_row", SMALL_TILE, PLAIN]),
         (4096, 128, replace(GPU, software=True), True, [TILE, PLAIN]),
     ],
 )

@@ -1,0 +1,114 @@
+"""Register tiles of products: sizes, and the WGSL that these determine (shaders/lib/register_tile.wgsl)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from gpunn.device import DeviceProperties
+from gpunn.kernel import ceil_div
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterTile:
+    """The sums that an invocation keeps: of `rows` rows, an even number, and 4 or 8 `channels`.
+
+    step: elements of a row that are loaded at once, 1 or 4.
+    """
+
+    rows: int
+    channels: int
+    step: int
+
+    def across(self, channels: int) -> int:
+        """Count the tiles side by side over so many channels."""
+        return ceil_div(channels, self.channels)
+
+    def count(self, rows: int, channels: int) -> int:
+        """Count the tiles of a result."""
+        return self.across(channels) * ceil_div(rows, self.rows)
+
+    @property
+    def reason(self) -> str:
+        """Say what speaks for a kernel that has these tiles."""
+        single = ", element by element" if self.step == 1 else ""
+        return f"tiles of {self.rows} rows x {self.channels} channels{single}"
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        """Return the files of shaders/lib/ for the columns, and for steps along the depth."""
+        two = self.channels == 8
+        if self.step == 1:
+            return ("two_columns" if two else "one_column", "single_steps")
+        return ("matrix_steps" if two else "matrix_column_steps",)
+
+    @property
+    def constants(self) -> Mapping[str, int]:
+        """Return the constants of its kernels."""
+        return {"ROWS": self.rows}
+
+    @property
+    def of_rows(self) -> str:
+        """Write what lib/register_tile.wgsl leaves open, for rows of matrices."""
+        return _written(self.rows, False)
+
+    @property
+    def of_windows(self) -> str:
+        """Write the same for the windows of output pixels (lib/window_tile.wgsl)."""
+        return _written(self.rows, True)
+
+
+TILE = RegisterTile(8, 8, 4)  # of the rule
+SMALL_TILE = RegisterTile(4, 4, 4)
+LARGE_TILES = RegisterTile(16, 8, 1), RegisterTile(16, 8, 4)
+_OVERLAPPING = 4  # invocations that a large tile stands for: so many of its products do not wait for others
+
+
+def other_tiles(rows: int, channels: int, depth: int, device: DeviceProperties) -> tuple[RegisterTile, ...]:
+    """Return the tiles that the tuner tries beside TILE, the likely ones first; depth: elements of a row.
+
+    On software they lose against TILE, or against rows that a subgroup shares (docs/tuning.md).
+    """
+    large = LARGE_TILES if depth % 4 == 0 else LARGE_TILES[:1]
+    if device.software:
+        return ()
+    if _OVERLAPPING * large[0].count(rows, channels) >= device.parallel_invocations:
+        return large
+    return (SMALL_TILE,) if rows >= SMALL_TILE.rows else ()
+
+
+@cache
+def _written(rows: int, windows: bool) -> str:
+    return "\n".join((*_sums(rows), *_results(rows), *_begins(rows, windows)))
+
+
+def _sums(rows: int) -> Iterator[str]:
+    yield f"fn sums_of(row: Row) -> Sums {{ return Sums({_each(rows, lambda k: 'row')}); }}"
+    yield "fn add_step(sums: ptr<function, Sums>, w: Weights, places: Places, first: u32, c: u32) {"
+    for k in range(rows):
+        yield f"(*sums)[{k}] = multiply_add((*sums)[{k}], w, factor_at(places[{k}], first, c));"
+    yield "}"
+
+
+def _results(rows: int) -> Iterator[str]:
+    columns = _each(rows, "columns((*sums)[{}])".format)
+    yield f"fn results_of(sums: ptr<function, Sums>) -> Results {{ return Results({columns}); }}"
+    yield "fn move_up(results: ptr<function, Results>) {"
+    yield from (f"(*results)[{k}] = (*results)[{k + 2}];" for k in range(rows - 2))
+    yield "}"
+
+
+def _begins(rows: int, windows: bool) -> Iterator[str]:
+    """Write begins_from(), where the rows from m on begin, or the last one, and cells()."""
+    begin, kind = ("corner", "Corner") if windows else ("place_of_row", "u32")
+    begins = _each(rows, lambda k: f"{begin}({f'min(m + {k}u, last)' if k else 'm'})")
+    yield f"alias Begins = array<{kind}, {rows}>;"
+    yield f"fn begins_from(m: u32) -> Begins {{ let last = p.M - 1u; return Begins({begins}); }}"
+    if windows:
+        cells = _each(rows, "cell(begins[{}], ky, kx)".format)
+        yield f"fn cells(begins: Begins, ky: u32, kx: u32) -> Places {{ return Places({cells}); }}"
+
+
+def _each(rows: int, one: Callable[[int], str]) -> str:
+    return ", ".join(map(one, range(rows)))
