@@ -62,17 +62,19 @@ class RegisterTile:
 TILE = RegisterTile(8, 8, 4)  # of the rule
 SMALL_TILE = RegisterTile(4, 4, 4)
 LARGE_TILES = RegisterTile(16, 8, 1), RegisterTile(16, 8, 4)
+_MANY_ROWS = 64  # of which few are computed in vain in tiles of 16
 _OVERLAPPING = 4  # invocations that a large tile stands for: so many of its products do not wait for others
 
 
 def other_tiles(rows: int, channels: int, depth: int, device: DeviceProperties) -> tuple[RegisterTile, ...]:
     """Return the tiles that the tuner tries beside TILE, the likely ones first; depth: elements of a row.
 
-    On software they lose against TILE, or against rows that a subgroup shares (docs/tuning.md).
+    On lavapipe they lose against rows that a subgroup shares; on software with subgroups of four one of them
+    wins for many rows (docs/tuning.md).
     """
     large = LARGE_TILES if depth % 4 == 0 else LARGE_TILES[:1]
     if device.software:
-        return ()
+        return large[1:] if device.subgroup_sizes == (4, 4) and rows >= _MANY_ROWS else ()
     if _OVERLAPPING * large[0].count(rows, channels) >= device.parallel_invocations:
         return large
     return (SMALL_TILE,) if rows >= SMALL_TILE.rows else ()

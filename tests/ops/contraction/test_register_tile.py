@@ -128,5 +128,13 @@ def test_large_tiles_are_for_results_that_occupy_a_gpu(
     rows: int, channels: int, depth: int, expected: tuple[RegisterTile, ...]
 ) -> None:
     assert other_tiles(rows, channels, depth, GPU) == expected
-    assert other_tiles(rows, channels, depth, replace(GPU, software=True)) == ()
+    assert other_tiles(rows, channels, depth, replace(GPU, software=True, subgroup_sizes=(8, 8))) == ()
     assert TILE not in expected
+
+
+@pytest.mark.parametrize(("rows", "depth", "expected"), [(63, 8, ()), (64, 8, LARGE_TILES[1:]), (64, 6, ())])
+def test_software_with_subgroups_of_four_has_large_tiles(
+    rows: int, depth: int, expected: tuple[RegisterTile, ...]
+) -> None:
+    device = replace(BASELINE, software=True, subgroup_sizes=(4, 4))
+    assert other_tiles(rows, 8, depth, device) == expected
