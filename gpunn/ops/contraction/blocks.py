@@ -27,7 +27,7 @@ FEWEST_ROWS = 16  # of such a part of a product
 FEWEST_OF_TWO = 8  # the same where there are two parts
 LEAST_ROWS = 256  # of a product of matrices: with fewer, BLAS packs the filter too often
 
-STORED_BLOCK = 1 << 16  # numbers of a stored matrix that are read at a time
+STORED_BLOCK = 1 << 15  # numbers of a stored matrix that are read at a time
 LEAST_STORED = 1 << 14  # numbers of a matrix that is worth it
 
 Multiply = Callable[[Array, Array, Array], None]  # a matrix [K, O] and rows [P, K], into [P, O]
@@ -142,7 +142,7 @@ class Stored:
         for columns, stored in self._parts:
             part = scratch("filter", stored.shape, self._terms.dtype)
             part[...] = stored
-            np.matmul(rows, part, out=out[:, columns])
+            exact_product(part, rows, out[:, columns])
 
 
 class PointSums:
