@@ -16,11 +16,13 @@ fn left_saturating(x: i32, n: u32) -> i32 {
   return select(x << n, 2147483647, x > most);
 }
 
-// weight / total in steps of 2^-fraction; weight has no integer bits.
-fn softmax_share(weight: i32, total: Total, fraction: i32) -> i32 {
-  let leading = countLeadingZeros(u32(total.sum));
-  let exponent = u32(total.bits + 31 - fraction) - leading;
-  let share = divide_by_power(high_multiply(weight, over(total.sum << (leading - 1u))), min(exponent, 31u), true);
+// 1 / total, as much larger as it has bits too many.
+fn over_total(total: Total) -> i32 { return over(total.sum << (countLeadingZeros(u32(total.sum)) - 1u)); }
+
+// weight / total in steps of 2^-fraction; weight has no integer bits, reciprocal is over_total(total).
+fn softmax_share(weight: i32, reciprocal: i32, total: Total, fraction: i32) -> i32 {
+  let exponent = u32(total.bits + 31 - fraction) - countLeadingZeros(u32(total.sum));
+  let share = divide_by_power(high_multiply(weight, reciprocal), min(exponent, 31u), true);
   return select(share, 0, exponent > 31u);
 }
 

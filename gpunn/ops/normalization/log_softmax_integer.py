@@ -83,11 +83,13 @@ def _reference(call: Call, x: Array) -> Array:
 
 def _functions(call: Call) -> dict[str, str]:
     low, high = LIMITS[call.y.dtype]
+    wide = INTEGER.wide(call)
     sum = f"log_of_sum(Total(sum, {SUM_BITS}))"
-    if INTEGER.wide(call):  # -16 less a sum of more than 16 leaves 32 bits, and gives the lowest result
+    if wide:  # -16 less a sum of more than 16 leaves 32 bits, and gives the lowest result
         sum = f"min(log_of_sum(wide_total(sum, upper)), {-LEAST})"
-    result = f"divide_by_power(load_table(256u + u32(r)) - {sum}, 22u, true)"
-    return {**softmax_functions(call), "finish": f"clamp({result} + {high}, {low}, {high})"}
+    own = {} if wide else {"settle": sum}
+    result = f"divide_by_power(load_table(256u + u32(r)) - {sum if wide else 'settled'}, 22u, true)"
+    return {**softmax_functions(call), **own, "finish": f"clamp({result} + {high}, {low}, {high})"}
 
 
 INTEGER = IntegerRows(_why_not, _reference, _functions, ("softmax",), MOST, table=_table)

@@ -45,7 +45,7 @@ def long_rows(call: Call, kernel: Kernel, group: CooperativeGroup, length: int, 
         params={**kernel.params, "count": call.y.size},
         functions={
             **kernel.functions,
-            "finish": replace(kernel.functions["finish"], params=("r", "sum", "upper")),
+            "finish": replace(kernel.functions["finish"], params=("r", "sum", "settled", "upper")),
         },
         constants={},
         loop_iterations=0,

@@ -42,7 +42,8 @@ _PARAMETERS = {
     "measure": ("x",),
     "relative": ("x", "top"),
     "term": ("r",),
-    "finish": ("r", "sum"),
+    "settle": ("sum",),
+    "finish": ("r", "sum", "settled"),
 }
 
 
@@ -62,7 +63,7 @@ def _row_kernels(
     shape = call.x.shape
     axis = call.axis(call["axis"], len(shape))
     rows = call.x.size // max(shape[axis], 1)
-    functions = {"lowest": "T(-3.4028234e38)", **functions}
+    functions = {"lowest": "T(-3.4028234e38)", "settle": "sum", **functions}
 
     def kernels(group: CooperativeGroup) -> Sequence[Kernel]:
         kernel = Kernel(

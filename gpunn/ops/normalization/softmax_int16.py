@@ -108,7 +108,8 @@ def _reference_of_long_rows(call: Call, x: Array) -> Array:
 
 
 def _functions_of_long_rows(call: Call) -> dict[str, str]:
-    share = "softmax_share(load_table(u32(r)), wide_total(sum, upper), 15)"
+    total = "wide_total(sum, upper)"
+    share = f"softmax_share(load_table(u32(r)), over_total({total}), {total}, 15)"
     own = {"relative": "top - x", "term": "load_table(u32(r))", "finish": f"min({share}, {ONE})"}
     return {**_functions(call), **own}
 

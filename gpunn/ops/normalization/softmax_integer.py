@@ -221,12 +221,14 @@ def softmax_functions(call: Call) -> dict[str, str]:
     low, high = LIMITS[call.y.dtype]
     wide = INTEGER.wide(call)
     total = "wide_total(sum, upper)" if wide else f"Total(sum, {SUM_BITS})"
+    over = f"over_total({total})" if wide else "settled"
     return {
         "lowest": "T(-2147483648)",
         "measure": "x",
         "relative": "top - x",
         "term": "load_table(u32(r))" if wide else f"divide_by_power(load_table(u32(r)), {SUM_BITS}u, true)",
-        "finish": f"min(softmax_share(load_table(u32(r)), {total}, 8) + ({low}), {high})",
+        **({} if wide else {"settle": f"over_total({total})"}),
+        "finish": f"min(softmax_share(load_table(u32(r)), {over}, {total}, 8) + ({low}), {high})",
     }
 
 

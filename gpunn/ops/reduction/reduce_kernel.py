@@ -124,7 +124,7 @@ def _share(call: Call, how: Folding, group: CooperativeGroup) -> int:
 def _group(call: Call, outputs: int, reduced: Spaces) -> CooperativeGroup:
     """Choose the invocations that share a result."""
     terms = size_of(reduced[0])
-    dividable = terms >= WORKGROUP and not best_alone(outputs, terms, call.device)
+    dividable = terms > WORKGROUP and not best_alone(outputs, terms, call.device)
     shared = dividable and (outputs < _FEW or reduced[1][-1] == 1)
     return CooperativeGroup(outputs, WORKGROUP if shared else 1)
 
