@@ -1,4 +1,4 @@
-//!use real_tile window_tile
+//!use real_tile real_sums window_tile
 // Convolution over two or three dimensions as a register-tiled product (lib/register_tile.wgsl) over window cells and
 // input channels, four channels in a step.
 // Expects x [batch, cells, 4 C], w [window cells, 4 C, 4 N4] and bias [4 N4] with output channels padded to N4, an even

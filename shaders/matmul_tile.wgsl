@@ -1,4 +1,4 @@
-//!use real_tile
+//!use real_tile real_sums
 // y[m, n] = apply(bias[n] + sum over k of x[m, k] * w[k, n]), as a register-tiled product (lib/register_tile.wgsl).
 // Expects w [STEP K4, 4 N4] and bias [4 N4] with channels padded to N4, an even number; p.K4, the steps of a row;
 // row_step() of lib/row_steps.wgsl, lib/ragged_row_steps.wgsl or lib/row_elements.wgsl; lib/matrix_steps.wgsl,

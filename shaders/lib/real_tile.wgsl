@@ -1,4 +1,4 @@
-//!use register_tile real_sums
+//!use register_tile
 // The rows of a register tile (lib/register_tile.wgsl) of reals: nothing but their sums.
 
 alias Row = Columns;

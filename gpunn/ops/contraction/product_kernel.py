@@ -29,8 +29,9 @@ from gpunn.kernel import (
     vec_width,
 )
 from gpunn.ops.call import Call
-from gpunn.ops.contraction.broadcast_tile import with_shared_rows
-from gpunn.ops.contraction.filter_packing import STEP
+from gpunn.ops.contraction.broadcast_tile import loads_singly, with_shared_rows
+from gpunn.ops.contraction.conv_tile import tile_kernel
+from gpunn.ops.contraction.filter_packing import STEP, channel_reads, pack_filter
 from gpunn.ops.contraction.integer_product import MIXED
 from gpunn.ops.contraction.prepared import constants_only
 from gpunn.ops.contraction.product_rescaling import (
@@ -141,10 +142,46 @@ def _of_bytes(call: Call, form: Form, how: Rescaling, terms: int, words: Candida
         return
     shared = partial(shared_integers, call, form.window, form.depth, how)
     gain = OF_INTEGERS if form.window.pointwise or form.depth % STEP == 0 else OF_FEW_CHANNELS
-    rows = with_shared_rows(call, terms, lambda: [shared()], (words,), gain=gain)
+    others = [words]
+    if form.depth % 4 and not form.window.pointwise and call.device.software:
+        # SwiftShader takes half as long, lavapipe as long as for words, which other layers need, too.
+        place = 0 if loads_singly(call.device) else 1
+        others.insert(place, Candidate([_directly(call, form, how)], "one input channel at a time"))
+    rows = with_shared_rows(call, terms, lambda: [shared()], others, gain=gain)
     of_rows = partial(of_shared_sums, call, how)
     several = with_unfolded(call, form.window, of_rows, rows, how.zero_x, OF_INTEGERS)
     yield from with_whole_tiles(call, form.window, how, several)
+
+
+def pack_columns(filter: Array, zero: int) -> Array:
+    """Pack a filter of 8 bits without its zero point as pack_filter() does, as int32."""
+    return pack_filter(centre_filter(filter, zero))
+
+
+def _directly(call: Call, form: Form, how: Rescaling) -> Kernel:
+    """Make the kernel of register tiles that takes one input channel after the other."""
+    params = window_params(form.window, *form.spatial)
+    real = tile_kernel(call, form.window.size, params, channel_reads(call), "window", {})
+    x, w, _ = real.reads
+    channels = ceil_div(call.y.shape[-1], COLUMNS) * COLUMNS
+    nbytes = 4 * channels * form.depth * math.prod(form.window.size)
+    bias = Pack(fold_bias, (how.zero_x, how.zero_w))
+    further = {"SCALES": channels // 4, "absent": how.zero_x & 0xFFFFFFFF}
+    kernel = replace(
+        real,
+        reads=(
+            x,
+            replace(w, pack=Pack(pack_columns, (how.zero_w,)), dtype=DType.INT32, nbytes=nbytes),
+            Read("bias", 1, 4, bias, (2,), DType.INT32, nbytes=4 * channels),
+            Read("scales", None, 4, value=how.table(COLUMNS)),
+        ),
+        params={**real.params, **how.params(how.zero_w, 4), **further},
+        functions={},
+        libraries=tuple("requantize" if name == "real_sums" else name for name in real.libraries),
+        lanes=4,
+        reason=f"integers: {real.reason}",
+    )
+    return how.finish.of(kernel)
 
 
 def _by_words(call: Call, form: Form, how: Rescaling) -> Kernel:

@@ -72,6 +72,17 @@ def test_products_of_what_windows_see(
 
 
 @pytest.mark.parametrize("kind", DTYPES)
+@pytest.mark.parametrize("case", [c for c in UNFOLDED if c[0][3] % 4], ids=str)
+def test_one_input_channel_at_a_time(case: Any, kind: str, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    limit_device(monkeypatch, software=True)
+    x, filter, attrs = case
+    take_body(monkeypatch, "conv_direct")
+    made = Case("conv2d", kind, x, filter, seed=len(kind), bias=filter[0] % 2 > 0)
+    values = np.unique(made.check(gpu, {"stride": (1, 1), **attrs}))
+    assert values.size > 20 or "activation" in attrs
+
+
+@pytest.mark.parametrize("kind", DTYPES)
 def test_sums_that_f32_does_not_hold(kind: str, subgroup: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """900 products of up to 255 * 255 add up to more than 2^24."""
     take_body(monkeypatch, "matmul_broadcast")
@@ -158,6 +169,7 @@ def test_full_tiles_on_software_devices_come_first(
         (SOFTWARE, 32, ["unfold", "matmul_broadcast"]),
         (SOFTWARE, 16, ["integer_product"]),
         (replace(SOFTWARE, subgroup_sizes=(4, 4)), 32, ["conv_direct_broadcast"]),
+        (replace(SOFTWARE, subgroup_sizes=(4, 4)), 8, ["conv_direct"]),
         (replace(SOFTWARE, software=False), 32, ["integer_product"]),
     ],
 )
