@@ -31,6 +31,7 @@ from gpunn import vision
 KEPT = 6  # compilations at a time: two backends of each of the last three choices
 CALLS = 9  # whose median time is shown, unless they take more than a second
 LOOK = 0.1  # seconds between two looks at the memory of the process
+NOT_SERVED = "the page is no longer served"
 START = 60.0  # seconds that a new process may take more, for its imports
 OPERATORS = 20_000  # of a model; MobileNet has about 100
 FINISH = 5.0  # seconds that an answer may take more than the run in it
@@ -181,6 +182,7 @@ class Worker:
         self._process: subprocess.Popen[str] | None = None
         self._lines: queue.Queue[str] = queue.Queue()
         self._lock = threading.Lock()
+        self._closed = False
 
     def ask(self, choice: Choice, photo: Path) -> Answer:
         """Return the best classes of a photo; raise NoAnswerError if there is no answer."""
@@ -211,7 +213,11 @@ class Worker:
         return found
 
     def close(self) -> None:
-        """End the process."""
+        """End the process; who waits for its answer, or asks later, gets a NoAnswerError."""
+        self._closed = True
+        self._end()
+
+    def _end(self) -> None:
         process, self._process = self._process, None
         if process is None:
             return
@@ -224,38 +230,44 @@ class Worker:
                 stream.close()
 
     def _exchange(self, line: str) -> str:
+        if self._closed:
+            raise NoAnswerError(NOT_SERVED)
         deadline = time.monotonic() + self._seconds + FINISH
         if self._process is not None and self._process.poll() is not None:
-            self.close()
-        if self._process is None:
-            self._start()
+            self._end()
+        process = self._process
+        if process is None:
+            process = self._start()
             deadline += START
-        assert self._process is not None and self._process.stdin is not None
+        assert process.stdin is not None
         try:
-            self._process.stdin.write(line + "\n")
-            self._process.stdin.flush()
-        except OSError:
-            self.close()
+            process.stdin.write(line + "\n")
+            process.stdin.flush()
+        except (OSError, ValueError):  # ValueError: close() has closed it
+            self._end()
             raise NoAnswerError("the process that answers has ended; ask again") from None
         while True:
             try:
                 answer = self._lines.get(timeout=LOOK)
             except queue.Empty:
-                pass
-            else:
-                if answer:
-                    return answer
-                self.close()
+                answer = None
+            if answer:
+                return answer
+            if self._closed:
+                self._end()  # close() may have come before the process was there
+                raise NoAnswerError(NOT_SERVED)
+            if answer == "":
+                self._end()
                 raise NoAnswerError("the process that answers has ended, because of this model or photo")
             if time.monotonic() > deadline:
-                self.close()
+                self._end()
                 raise NoAnswerError(f"no answer within {self._seconds:g} s (--seconds)")
-            if _memory_of(self._process.pid) > self._memory:
-                self.close()
+            if _memory_of(process.pid) > self._memory:
+                self._end()
                 raise NoAnswerError(f"the answer needs more than {self._memory >> 20} MB (--memory)")
 
-    def _start(self) -> None:
-        self._process = subprocess.Popen(
+    def _start(self) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
             [sys.executable, __file__, f"{self._seconds}", f"{self._memory}", f"{self._upload}"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -263,8 +275,10 @@ class Worker:
             encoding="utf-8",
         )
         self._lines = queue.Queue()
-        self._reader = threading.Thread(target=_read, args=(self._process, self._lines), daemon=True)
+        self._reader = threading.Thread(target=_read, args=(process, self._lines), daemon=True)
         self._reader.start()
+        self._process = process
+        return process
 
 
 def _read(process: subprocess.Popen[str], lines: queue.Queue[str]) -> None:

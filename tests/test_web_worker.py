@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -83,6 +84,26 @@ def test_a_worker_that_hangs_or_ends_or_grows_is_replaced(
             assert worker._process is None
     finally:
         worker.close()
+
+
+def test_a_closed_worker_answers_nobody(
+    answers: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever waits for its turn does not start the process again, so the program can end."""
+    program = tmp_path / "program.py"
+    program.write_text("import sys, time\nfor line in sys.stdin:\n    time.sleep(60)\n")
+    monkeypatch.setattr(answers, "__file__", str(program))
+    worker = answers.Worker(60.0, 8 << 30)
+    choice = answers.Choice(vision.default_model(), None, "cpu", gpunn.Preference.LOW_POWER)
+    with ThreadPoolExecutor(3) as threads:
+        asked = [threads.submit(worker.ask, choice, Path("photo")) for _ in range(3)]
+        while worker._process is None:
+            time.sleep(0.01)
+        worker.close()
+        for question in asked:
+            with pytest.raises(answers.NoAnswerError, match=r"has ended|no longer served"):
+                question.result(timeout=30)
+    assert worker._process is None
 
 
 def test_models_of_the_page_have_limits(answers: ModuleType, tmp_path: Path) -> None:
