@@ -181,8 +181,7 @@ class Worker:
         self._seconds, self._memory, self._upload = seconds, memory, upload
         self._process: subprocess.Popen[str] | None = None
         self._lines: queue.Queue[str] = queue.Queue()
-        self._lock = threading.Lock()
-        self._closed = False
+        self._lock, self._closed = threading.Lock(), False
 
     def ask(self, choice: Choice, photo: Path) -> Answer:
         """Return the best classes of a photo; raise NoAnswerError if there is no answer."""
@@ -231,47 +230,43 @@ class Worker:
 
     def _exchange(self, line: str) -> str:
         if self._closed:
-            raise NoAnswerError(NOT_SERVED)
+            raise self._given_up(NOT_SERVED)
         deadline = time.monotonic() + self._seconds + FINISH
-        if self._process is not None and self._process.poll() is not None:
-            self._end()
         process = self._process
-        if process is None:
-            process = self._start()
-            deadline += START
+        if process is None or process.poll() is not None:
+            self._end()
+            process, deadline = self._start(), deadline + START
         assert process.stdin is not None
         try:
             process.stdin.write(line + "\n")
             process.stdin.flush()
         except (OSError, ValueError):  # ValueError: close() has closed it
-            self._end()
-            raise NoAnswerError("the process that answers has ended; ask again") from None
+            raise self._given_up("the process that answers has ended; ask again") from None
         while True:
-            try:
+            answer = None
+            with contextlib.suppress(queue.Empty):
                 answer = self._lines.get(timeout=LOOK)
-            except queue.Empty:
-                answer = None
             if answer:
                 return answer
             if self._closed:
-                self._end()  # close() may have come before the process was there
-                raise NoAnswerError(NOT_SERVED)
+                raise self._given_up(NOT_SERVED)  # close() may have come before the process was there
             if answer == "":
-                self._end()
-                raise NoAnswerError("the process that answers has ended, because of this model or photo")
+                raise self._given_up("the process that answers has ended, because of this model or photo")
             if time.monotonic() > deadline:
-                self._end()
-                raise NoAnswerError(f"no answer within {self._seconds:g} s (--seconds)")
+                raise self._given_up(f"no answer within {self._seconds:g} s (--seconds)")
             if _memory_of(process.pid) > self._memory:
-                self._end()
-                raise NoAnswerError(f"the answer needs more than {self._memory >> 20} MB (--memory)")
+                raise self._given_up(f"the answer needs more than {self._memory >> 20} MB (--memory)")
+
+    def _given_up(self, reason: str) -> NoAnswerError:
+        """End the process; return the error for who waits for its answer."""
+        self._end()
+        return NoAnswerError(reason)
 
     def _start(self) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, __file__, f"{self._seconds}", f"{self._memory}", f"{self._upload}"],
+            [sys.executable, __file__, *map(str, (self._seconds, self._memory, self._upload))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            text=True,
             encoding="utf-8",
         )
         self._lines = queue.Queue()

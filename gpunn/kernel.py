@@ -153,9 +153,9 @@ class Kernel:
     variables in workgroup memory; 0 where these fit into 16 KiB. `any_width`: the body does the same in
     workgroups of any width along x, with these threads. `generated` is WGSL that the kernel brings, for names
     that the body leaves open; `unrolled`: most of its time passes in loops that are written out there.
-    `pointwise`: its result element by element, where it has that form. `halves`:
-    it has products in f16, which the shader's source enables. For lowering: `wide_words`, it loads and stores
-    four elements as two words of 64 bits; `without_shifts`, it takes bytes out of words by products of reals.
+    `pointwise`: its result element by element, where it has that form. `halves`: it has products in f16,
+    which the shader's source enables. For lowering: `wide_words`, it loads and stores four elements as two
+    words of 64 bits; `without_shifts`, it takes bytes out of words by products of reals.
     `reason` says why this body was chosen (gpunn inspect --plan).
     """
 

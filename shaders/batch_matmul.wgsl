@@ -15,7 +15,8 @@ fn compute(i: u32) {
   at += first * u32(p.a_step.y);
   bt += first * u32(p.b_step.x);
   var sum = begin(i, n);
-  for (var k = first; k < u32(p.end.x); k++) {
+  let end = end_of_loop(u32(p.end.x), n < p.N);
+  for (var k = first; k < end; k++) {
     sum = add(sum, enter(V(load_a(at))), weigh(loadv_b(bt)));
     at += u32(p.a_step.y);
     bt += u32(p.b_step.x);

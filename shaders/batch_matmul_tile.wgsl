@@ -23,7 +23,8 @@ fn compute(i: u32) {
   var sum1 = V();
   var sum2 = V();
   var sum3 = V();
-  for (var k = 0u; k < p.K; k++) {
+  let end = end_of_loop(p.K, m < p.M);
+  for (var k = 0u; k < end; k++) {
     let w = four_b(bt, n);
     sum0 += V(load_a(at0)) * w;
     sum1 += V(load_a(at1)) * w;

@@ -14,7 +14,7 @@ fn compute(i: u32) {
   let group = n / p.group * p.C;
   let c = corner(m);
   let begins = vec3<u32>(p.first.xyz);
-  let ends = vec3<u32>(p.end.xyz);
+  let ends = select(vec3<u32>(), vec3<u32>(p.end.xyz), n < p.N);  // as end_of_loop()
   var sum = begin(i, n);
   for (var ky = begins.x; ky < ends.x; ky++) {
     for (var kx = begins.y; kx < ends.y; kx++) {

@@ -28,7 +28,7 @@ fn compute(i: u32) {
   let down = line - image * p.OH + p.PT;
   let right = ox + p.PL;
   let begins = vec3<u32>(p.first.xyz);
-  let ends = vec3<u32>(p.end.xyz);
+  let ends = select(vec3<u32>(), vec3<u32>(p.end.xyz), n < p.N);  // as end_of_loop()
   let o = (line * p.OW + ox) * p.N + n;
   let step = p.SW * p.N;
   var a0 = begin(o, n);

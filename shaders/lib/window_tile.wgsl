@@ -7,11 +7,14 @@
 // sees.
 
 fn add_products(sums: ptr<function, Sums>, m: u32, n: u32, split: u32) {
-  let depth = depth_of(n);
+  let found = depth_of(n);
+  let depth = Depth(found.first, end_of_loop(found.steps, m < p.M));
   let c = begins_from(m);
   var q = n;
-  for (var ky = 0u; ky < p.KH; ky++) {
-    for (var kx = 0u; kx < p.KW; kx++) {
+  let height = end_of_loop(p.KH, m < p.M);
+  let width = end_of_loop(p.KW, m < p.M);
+  for (var ky = 0u; ky < height; ky++) {
+    for (var kx = 0u; kx < width; kx++) {
       add_depth(sums, cells(c, ky, kx), depth, q, split);
       q += depth.steps * STEP * p.N4;
     }
