@@ -56,28 +56,22 @@ UNFOLDED: tuple[tuple[Any, Any, dict[str, Any]], ...] = (
 )
 
 
+FORCED = [("unfold", case) for case in UNFOLDED] + [
+    ("conv_direct", case) for case in UNFOLDED if case[0][3] % 4
+]
+
+
 @pytest.mark.parametrize("kind", DTYPES)
-@pytest.mark.parametrize("case", UNFOLDED, ids=str)
-def test_products_of_what_windows_see(
-    case: Any, kind: str, gpu: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("body", "case"), FORCED, ids=str)
+def test_windows_over_few_channels(
+    body: str, case: Any, kind: str, gpu: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit_device(monkeypatch, software=True, parallel_invocations=1)
-    if open_device(None, False).properties.subgroup_sizes != (8, 8):
+    if body == "unfold" and open_device(None, False).properties.subgroup_sizes != (8, 8):
         pytest.skip("only devices with subgroups of 8 are offered this")
     x, filter, attrs = case
-    take_body(monkeypatch, "unfold")
+    take_body(monkeypatch, body)
     made = Case("conv2d", kind, x, filter, seed=len(kind), bias=filter[0] % 3 > 0)
-    values = np.unique(made.check(gpu, {"stride": (1, 1), **attrs}))
-    assert values.size > 20 or "activation" in attrs
-
-
-@pytest.mark.parametrize("kind", DTYPES)
-@pytest.mark.parametrize("case", [c for c in UNFOLDED if c[0][3] % 4], ids=str)
-def test_one_input_channel_at_a_time(case: Any, kind: str, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    limit_device(monkeypatch, software=True)
-    x, filter, attrs = case
-    take_body(monkeypatch, "conv_direct")
-    made = Case("conv2d", kind, x, filter, seed=len(kind), bias=filter[0] % 2 > 0)
     values = np.unique(made.check(gpu, {"stride": (1, 1), **attrs}))
     assert values.size > 20 or "activation" in attrs
 
