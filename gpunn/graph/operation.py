@@ -186,13 +186,17 @@ class Operation:
 
         None where they are not, if the op does not say how, or without direct().
         """
-        facet, others = self._direct_facet() if self.integer else None, self.inputs[1:]
-        bind = facet.bind if facet is not None else None if self.integer else self.definition.bind
+        if self.integer:
+            facet = self._direct_facet()
+            bind = None if facet is None else facet.bind
+        else:
+            bind = self.definition.bind
         if bind is None or self.inputs[0] is None or self.inputs[0].value is not None:
             return None
+        others = self.inputs[1:]
         if any(o is not None and o.value is None for o in others):
             return None
-        if facet is None and self.direct() is None:
+        if not self.integer and self.direct() is None:
             return None
         return partial(bind, self.call(), *[None if o is None else o.value for o in others])
 

@@ -55,7 +55,8 @@ class _Joins:
         owner, outer = self.places.get(result, (result, None))
         for index, (operand, rows) in enumerate(zip(operation.inputs, places(operation.call()), strict=True)):
             assert operand is not None
-            place = rows if rows is None or outer is None else _within(rows, outer, result.type.size)
+            assert not isinstance(outer, Walk)  # results of operations with places are copied there: _moved()
+            place = rows if rows is None or outer is None else rows.within(outer, result.type.size)
             copies = [k for k in self.kernels[operation] if any(r.operand == index for r in k.reads)]
             if place is not None and all(whole(w) for k in copies for w in k.writes):
                 source = source_of(operand, self.producers)
@@ -171,11 +172,6 @@ def _views(operand: Operand, readers: Mapping[Operand, Sequence[Placement]]) -> 
 def whole(bound: Read | Write) -> bool:
     """Tell whether a kernel has an operand in one binding from its first byte on."""
     return bound.window is None and bound.segments is None
-
-
-def _within(rows: Rows | Walk, outer: Rows | Walk, size: int) -> Rows | Walk | None:
-    """Return a place in a larger tensor of what lies so in one of `size` elements; None if it has no such."""
-    return None if isinstance(outer, Walk) else rows.within(outer, size)
 
 
 def ends_in_rows(kernel: Kernel, rows: Rows | Walk, size: int) -> bool:

@@ -173,11 +173,11 @@ def shared_product(call: Call, rows: int, depth: int, channels: int, reads: Read
 
     reads: filter and bias packed by blocks, if these are not constants.
     """
-    kernel = _with_bias(row_sums(call, rows, depth, channels, reads), channels)
-    return _with_loop(with_activation(kernel, call))
+    return completed(call, row_sums(call, rows, depth, channels, reads))
 
 
 def row_sums(call: Call, rows: int, depth: int, channels: int, reads: Reads | None) -> Kernel:
+    """Compute shared_product() without a bias of zeros for an absent one, and without an activation."""
     width, across = vec_width(depth), ceil_div(channels, _tile(call.device).across)
     by_rows, pitch = RowLoads(depth, across) if width == 4 else None, Pitch(depth)
     return _kernel(

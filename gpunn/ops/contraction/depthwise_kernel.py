@@ -156,7 +156,7 @@ def _strip_kernel(call: Call, window: Window, strip: Strip) -> Kernel:
     count = across * down * call.y.shape[0]
     kernel = _kernel(call, window, "depthwise_strip", count, params, reason)
     constants = {"LIVE": strip.live, "LINES": strip.spread[0], "TAPS_AT_ONCE": strip.taps_at_once}
-    return replace(kernel, constants=constants, generated=strip.wgsl, unrolled=True, any_width=True)
+    return replace(kernel, constants=constants, generated=strip.wgsl, unrolled=True)
 
 
 def _iterations(strip: Strip) -> int:

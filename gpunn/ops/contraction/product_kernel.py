@@ -136,7 +136,7 @@ def product_kernels(call: Call, form: Form, rounding: Rounding) -> Iterator[Cand
 
 
 def _of_bytes(call: Call, form: Form, how: Rescaling, terms: int, words: Candidate) -> Iterator[Candidate]:
-    """Yield ways for tensors of 8 bits: `words`, and rows that a subgroup shares where they are offered."""
+    """Yield ways for tensors of 8 bits: `words`, and what the device may compute in less time."""
     if form.groups > 1:
         yield words
         return
@@ -165,15 +165,13 @@ def _directly(call: Call, form: Form, how: Rescaling) -> Kernel:
     x, w, _ = real.reads
     channels = ceil_div(call.y.shape[-1], COLUMNS) * COLUMNS
     nbytes = 4 * channels * form.depth * math.prod(form.window.size)
-    bias = Pack(fold_bias, (how.zero_x, how.zero_w))
     further = {"SCALES": channels // 4, "absent": how.zero_x & 0xFFFFFFFF}
     kernel = replace(
         real,
         reads=(
             x,
             replace(w, pack=Pack(pack_columns, (how.zero_w,)), dtype=DType.INT32, nbytes=nbytes),
-            Read("bias", 1, 4, bias, (2,), DType.INT32, nbytes=4 * channels),
-            Read("scales", None, 4, value=how.table(COLUMNS)),
+            *_endings(how, channels),
         ),
         params={**real.params, **how.params(how.zero_w, 4), **further},
         functions={},
@@ -231,10 +229,15 @@ def _by_words(call: Call, form: Form, how: Rescaling) -> Kernel:
 
 def _word_reads(how: Rescaling, offset: int, words: int, packed: int) -> tuple[Read, ...]:
     """Return the operands of _by_words(): `words` of the filter for each of `packed` channels."""
-    filter, bias = Pack(pack_words, (how.zero_w, offset)), Pack(fold_bias, (how.zero_x, how.zero_w))
+    filter = Pack(pack_words, (how.zero_w, offset))
+    w = Read("w", 1, 4, filter, dtype=DType.INT32, nbytes=4 * words * packed)
+    return Read("x", 0), w, *_endings(how, packed)
+
+
+def _endings(how: Rescaling, packed: int) -> tuple[Read, Read]:
+    """Return the operands bias and scales for `packed` channels."""
+    bias = Pack(fold_bias, (how.zero_x, how.zero_w))
     return (
-        Read("x", 0),
-        Read("w", 1, 4, filter, dtype=DType.INT32, nbytes=4 * words * packed),
         Read("bias", 1, 4, bias, (2,), DType.INT32, nbytes=4 * packed),
         Read("scales", None, 4, value=how.table(COLUMNS)),
     )

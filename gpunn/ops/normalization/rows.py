@@ -35,8 +35,8 @@ class IntegerRows:
     `why_not`: why the arithmetic does not fit a call; empty if it fits. `reference`: the stored result.
     `prepare`: the same for many runs of a call, where something can be known before.
     `functions` of shaders/normalize.wgsl, `libraries`, `table` and `params`: the same on the GPU. Rows of
-    more than `most` elements have sums of 64 bits: `finish` gets their words as sum and upper, `settle` does
-    not, and both may call what `wide_libraries` define.
+    more than `most` elements have sums of 64 bits: `finish` gets their words as sum and upper, `settle` the
+    lower one alone, and both may call what `wide_libraries` define.
     """
 
     why_not: Callable[[Call], str]
