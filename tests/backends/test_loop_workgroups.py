@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import gpunn
+from gpunn.backends.webgpu.loop_shader import workgroup_bytes
 from gpunn.graph.operation import Operand
 from gpunn.model import Model
 from gpunn.types import float32
@@ -44,3 +45,14 @@ def test_slices_lie_where_their_source_lies(gpu: str, monkeypatch: pytest.Monkey
         others = expected[1:11:2]
     for y, z in zip(found, (expected, piece, others), strict=True):
         np.testing.assert_array_equal(y, z)
+
+
+def test_memory_of_a_workgroup() -> None:
+    """An element has up to 32 bytes; what has no known size counts as the 64 invocations of a workgroup."""
+    text = """
+    const k0_ROWS: u32 = 8u;
+    const k0_GIVERS: u32 = select(1u, WX / 2u, SPLITS > 1u);
+    var<workgroup> tiles: array<k0_Columns, k0_ROWS * k0_GIVERS>;
+    var<workgroup> partial: array<vec4<f32>, 3u * WX>;
+    """
+    assert workgroup_bytes(text) == 32 * (8 * 64 + 3 * 64)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.lib.stride_tricks import as_strided
 
 from gpunn import Model
+from gpunn.backends import cpu
+from gpunn.errors import DeviceError
 from gpunn.ops import OPS
 from gpunn.ops.memory import BUFFER, LEAST_BYTES, MOST_TIMES, Memory, ShortBuffers, empty, scratch
-from gpunn.types import Array, float32
+from gpunn.types import Array, DType, Quantization, TensorType, float32
 
 LARGE = (LEAST_BYTES // 4,)  # a shape of float32
 
@@ -151,6 +155,29 @@ def test_numpy_has_its_buffers_again_after_short_ones() -> None:
     before = np.getbufsize()
     with ShortBuffers():
         assert np.getbufsize() == BUFFER < before
+    assert np.getbufsize() == before
+
+
+@pytest.mark.parametrize("integers", [True, False])
+@pytest.mark.parametrize("fails", [True, False])
+def test_runs_on_integers_have_short_buffers(
+    integers: bool, fails: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, seen, usual = np.getbufsize(), [], cpu.run_steps
+
+    def run_steps(*given: Any) -> None:
+        seen.append(np.getbufsize())
+        if fails:
+            raise DeviceError("it fails")
+        usual(*given)
+
+    monkeypatch.setattr(cpu, "run_steps", run_steps)
+    type = TensorType(DType.INT8, (2, 3), Quantization((0.1,), (3,))) if integers else float32(2, 3)
+    model = Model("relu")
+    model.output(*model.add("relu", [model.input("x", type)]))
+    with model.compile("cpu") as compiled, pytest.raises(DeviceError) if fails else nullcontext():
+        compiled(np.ones((2, 3), type.dtype.numpy))
+    assert seen == [BUFFER if integers else before]
     assert np.getbufsize() == before
 
 

@@ -11,6 +11,7 @@ from gpunn.comparison import compare
 from gpunn.device import BASELINE
 from gpunn.model import Model
 from gpunn.ops.kernels.register_tile import LARGE_TILES, SMALL_TILE, RegisterTile, other_tiles
+from gpunn.ops.kernels.tiling import tiles
 from gpunn.types import float32
 from tests.ops.contraction.test_broadcast_tile import described, windows
 from tests.ops.contraction.test_conv import tolerance
@@ -129,6 +130,13 @@ def test_large_tiles_are_for_results_that_occupy_a_gpu(
 ) -> None:
     assert other_tiles(rows, channels, depth, GPU) == expected
     assert other_tiles(rows, channels, depth, replace(GPU, software=True, subgroup_sizes=(8, 8))) == ()
+
+
+def test_sums_of_large_tiles_are_not_divided() -> None:
+    """They are offered where four invocations for each would occupy the device."""
+    device = replace(GPU, parallel_invocations=4)
+    assert [tiles(16, 8, 64, device, tile).splits for tile in LARGE_TILES] == [1, 1]
+    assert tiles(4, 4, 64, device, SMALL_TILE).splits == 4
 
 
 @pytest.mark.parametrize(("rows", "depth", "expected"), [(63, 8, ()), (64, 8, LARGE_TILES[1:]), (64, 6, ())])

@@ -12,10 +12,12 @@ from gpunn.backends.webgpu.device import open_device
 from gpunn.backends.webgpu.lower import lower
 from gpunn.device import BASELINE, SUBGROUPS, DeviceProperties
 from gpunn.kernel import Kernel
+from gpunn.model import Model
 from gpunn.ops.contraction.shared_integers import pack_centred, pack_words
+from gpunn.ops.kernels.window import Pair
 from tests.ops.contraction.quantized_product import ATTRS, DTYPES, Case
 from tests.ops.contraction.test_broadcast_tile import limit_subgroups
-from tests.ops.harness import limit_device, take_body
+from tests.ops.harness import limit_device, model_of, random, take_body
 from tests.ops.integer_checks import integer_model
 
 SOFTWARE = replace(BASELINE, software=True, subgroup_sizes=(8, 8), features=frozenset({SUBGROUPS}))
@@ -173,3 +175,36 @@ def test_windows_over_few_channels_are_copied_where_pipelines_take_long(
     case = Case("conv2d", "int8", (1, 17, 17, 3), (channels, 3, 3, 3))
     model = integer_model("conv2d", case.inputs, case.types, {"stride": (2, 2)}, case.output, (1, 2))
     assert [k.body for k in lower(model.operations[-1], device) if isinstance(k, Kernel)] == bodies
+
+
+def first_body(model: Model) -> str:
+    kernel = lower(model.operations[-1], SOFTWARE)[0]
+    assert isinstance(kernel, Kernel)
+    return kernel.body
+
+
+@pytest.mark.parametrize(
+    ("quantised", "size", "body"),
+    [
+        (True, (70, 78), "unfold"),
+        (True, (71, 77), "conv_broadcast"),
+        (False, (35, 39), "unfold"),
+        (False, (36, 38), "conv_broadcast"),
+    ],
+)
+def test_up_to_512_kib_of_what_windows_see_are_copied(quantised: bool, size: Pair, body: str) -> None:
+    """Each pixel sees 96 elements. Those of 70 x 78 in int8 have 524,160 bytes, as of 35 x 39 in float32."""
+    x, filter = (1, *size, 16), (32, 2, 3, 16)
+    if quantised:
+        case = Case("conv2d", "int8", x, filter)
+        attrs = {"padding": "same"}
+        model = integer_model("conv2d", case.inputs, case.types, attrs, case.output, (1, 2))
+    else:
+        model = model_of("conv2d", [random(1, *x), random(2, *filter)], {"padding": "same"}, (1,))
+    assert first_body(model) == body
+
+
+@pytest.mark.parametrize(("dtype", "body"), [(np.float32, "unfold"), (np.float16, "conv_direct_broadcast")])
+def test_what_windows_see_is_not_copied_in_float16(dtype: type, body: str) -> None:
+    x, filter = (random(k, *shape).astype(dtype) for k, shape in enumerate(((1, 17, 17, 3), (32, 3, 3, 3))))
+    assert first_body(model_of("conv2d", [x, filter], {"stride": (2, 2)}, (1,))) == body
