@@ -53,7 +53,7 @@ class Gain:
 # windows of several cells.
 OF_PRODUCTS, OF_WINDOWS = Gain(2.1, 1.1), Gain(2.1, 1.25)
 _GAIN_OF_STACKS = 4  # of full tiles, packing included, over one row x 4 channels: 5 or more with both
-DEEPEST = 1 << 21  # conv_direct_broadcast divides numbers below 2^22 in f32 without an error
+_DEEPEST = 1 << 21  # conv_direct_broadcast divides numbers below 2^22 in f32 without an error
 
 
 def with_shared_rows(
@@ -71,7 +71,7 @@ def with_shared_rows(
     tiles over full register tiles.
     """
     rows, channels = math.prod(call.y.shape[:-1]) // max(matrices, 1), call.y.shape[-1]
-    deep = depth > DEEPEST
+    deep = depth > _DEEPEST
     first = not deep and rows >= ROWS and pays_off(rows, channels, call.device, matrices, gain)
     reason = f"{_tile(call.device).rows} rows that a subgroup shares"
     if first:

@@ -237,10 +237,8 @@ def _word_reads(how: Rescaling, offset: int, words: int, packed: int) -> tuple[R
 def _endings(how: Rescaling, packed: int) -> tuple[Read, Read]:
     """Return the operands bias and scales for `packed` channels."""
     bias = Pack(fold_bias, (how.zero_x, how.zero_w))
-    return (
-        Read("bias", 1, 4, bias, (2,), DType.INT32, nbytes=4 * packed),
-        Read("scales", None, 4, value=how.table(COLUMNS)),
-    )
+    scales = Read("scales", None, 4, value=how.table(COLUMNS))
+    return Read("bias", 1, 4, bias, (2,), DType.INT32, nbytes=4 * packed), scales
 
 
 def _by_planes(call: Call, form: Form, how: Rescaling, terms: int) -> Sequence[Kernel]:

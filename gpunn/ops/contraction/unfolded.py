@@ -10,7 +10,6 @@ from gpunn.device import SUBGROUPS
 from gpunn.kernel import Candidate, Kernel, Read, Scratch, Write, flat_threads, nested, vec_width
 from gpunn.ops.call import Call
 from gpunn.ops.contraction.broadcast_tile import (
-    DEEPEST,
     OF_PRODUCTS,
     Gain,
     loads_singly,
@@ -53,7 +52,7 @@ def with_unfolded(
     several = not window.pointwise and little and not loads_singly(call.device)
     # A network of float16 tensors wants little memory, and these rows would be its largest tensor.
     small = call.x.dtype is DType.FLOAT16 or call.y.dtype is DType.FLOAT16
-    whole = not small and rows >= ROWS and depth <= DEEPEST
+    whole = not small and rows >= ROWS
     if several and whole and pays_off(rows, channels, call.device, gain=gain):
         sums = product(row_sums(call, rows, depth, channels, None), depth)
         kernels = _unfolded(call, window, sums, depth, absent)

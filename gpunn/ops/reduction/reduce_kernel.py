@@ -21,7 +21,7 @@ from gpunn.kernel import (
 )
 from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED
-from gpunn.ops.kernels.cooperative import WORKGROUP, CooperativeGroup, best_alone, in_groups
+from gpunn.ops.kernels.cooperative import CooperativeGroup, cooperative_group, in_groups
 from gpunn.ops.kernels.copies import number_param
 from gpunn.ops.kernels.strides import aligned, by_fours, dense, merge
 from gpunn.ops.reduction.reduce_integer import Folding, reduced_axes
@@ -123,10 +123,9 @@ def _share(call: Call, how: Folding, group: CooperativeGroup) -> int:
 
 def _group(call: Call, outputs: int, reduced: Spaces) -> CooperativeGroup:
     """Choose the invocations that share a result."""
-    terms = size_of(reduced[0])
-    dividable = terms > WORKGROUP and not best_alone(outputs, terms, call.device)
-    shared = dividable and (outputs < _FEW or reduced[1][-1] == 1)
-    return CooperativeGroup(outputs, WORKGROUP if shared else 1)
+    group = cooperative_group(outputs, size_of(reduced[0]), call.device)
+    shared = outputs < _FEW or reduced[1][-1] == 1
+    return group if shared else replace(group, size=1)
 
 
 def _folding(
