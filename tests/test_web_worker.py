@@ -93,7 +93,9 @@ def test_a_closed_worker_answers_nobody(
     program = tmp_path / "program.py"
     program.write_text("import sys, time\nfor line in sys.stdin:\n    time.sleep(60)\n")
     monkeypatch.setattr(answers, "__file__", str(program))
-    worker = answers.Worker(60.0, 8 << 30)
+    worker, started = answers.Worker(60.0, 8 << 30), []
+    start = worker._start
+    monkeypatch.setattr(worker, "_start", lambda: started.append(1) or start())
     choice = answers.Choice(vision.default_model(), None, "cpu", gpunn.Preference.LOW_POWER)
     with ThreadPoolExecutor(3) as threads:
         asked = [threads.submit(worker.ask, choice, Path("photo")) for _ in range(3)]
@@ -104,6 +106,7 @@ def test_a_closed_worker_answers_nobody(
             with pytest.raises(answers.NoAnswerError, match=r"has ended|no longer served"):
                 question.result(timeout=30)
     assert worker._process is None
+    assert len(started) == 1
 
 
 def test_models_of_the_page_have_limits(answers: ModuleType, tmp_path: Path) -> None:

@@ -292,9 +292,9 @@ def test_places_in_another_order(shape: Shape, perm: Shape) -> None:
         assert size == 1
         return
     np.testing.assert_array_equal(places(found, size), expected)
-    for axis in range(len(shape)):  # as a part of a concatenation along an axis of the result
+    for axis, first in itertools.product(range(len(shape)), (4, 3)):  # of a concatenation along that axis
         length = int(np.prod([shape[d] for d in perm[axis:]]))
-        outer = Rows(length, length + 4 * length // shape[perm[axis]], 4)
+        outer = Rows(length, length + 4 * length // shape[perm[axis]], first)
         inner = found.within(outer, size)
         if inner is not None:  # else rows end within what became one dimension
             within = expected // length * outer.pitch + expected % length + outer.first

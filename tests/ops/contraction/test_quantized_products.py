@@ -9,6 +9,7 @@ import pytest
 
 from gpunn.backends.webgpu.device import open_device
 from gpunn.errors import ModelError
+from gpunn.ops.contraction import blocks
 from gpunn.types import DType, Quantization, TensorType
 from tests.ops.contraction.quantized_product import ATTRS, DTYPES, I8, U8, Case
 from tests.ops.harness import limit_device
@@ -212,3 +213,15 @@ def test_one_scale_of_a_dense_layer_is_multiplied_in_float32(backend: str) -> No
     values = [np.full((1, 4), 63, np.int8), np.zeros((1, 4), np.int8), np.array([30927], np.int32)]
     (got,) = check_integer("fully_connected", values, [x, w, bias], {}, y, backend=backend, constants=(1, 2))
     assert got.tolist() == [[39]]
+
+
+@pytest.mark.parametrize("kind", DTYPES)
+@pytest.mark.parametrize("size", [1, 3])
+def test_sums_in_several_blocks(kind: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of about 14 of the 126 pixels give the bits of one block."""
+    case = Case("conv2d", kind, (2, 9, 7, 5), (13, size, size, 5), seed=size)
+    expected = case.check("cpu", {"padding": "same"})
+    monkeypatch.setattr(blocks, "LEAST_ROWS", 14)
+    monkeypatch.setattr(blocks, "BLOCK", 1)
+    np.testing.assert_array_equal(case.check("cpu", {"padding": "same"}), expected)
+    assert np.unique(expected).size > 20
