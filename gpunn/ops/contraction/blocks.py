@@ -57,7 +57,7 @@ Place = Callable[[Array], None]  # writes sums into images [N, OH, OW, C]
 class Binding(Protocol):
     """The sums over the windows of an image."""
 
-    def __call__(self, padded: Array, window: Window) -> Place:
+    def __call__(self, padded: Array, window: Window, /) -> Place:
         """Return what writes the sums of an image whose numbers may change, but not its memory."""
 
 

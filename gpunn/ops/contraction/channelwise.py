@@ -6,20 +6,19 @@ several neighbouring pixels count as one of more channels.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
 
 from gpunn.kernel import ceil_div
-from gpunn.ops.contraction.pieces import remembered
+from gpunn.ops.contraction.blocks import Place
 from gpunn.ops.kernels.window import Window, strided, window_steps
-from gpunn.ops.memory import BUFFER, aligned, scratch, together
+from gpunn.ops.memory import BUFFER, aligned
 from gpunn.types import Array
 
 LONG = 2 * BUFFER  # elements that numpy works on at a time: they stay in the cache; rows have half or more
 FEW_RESULTS = 1 << 13  # for which more than their rows counts: what is around each call of numpy's
-FEW = 112  # channels, up to which pixels that are copied side by side take less time than one by one
+ROW = 1 << 13  # numbers in a row of a depthwise convolution; a longer one's filter would fill the cache
 
 
 def wide(pixels: Array, channels: int) -> tuple[Array, ...]:
@@ -75,57 +74,33 @@ class ChannelSums:
     """The sums of a depthwise convolution, made ready for a filter [KH, KW, C] and a window.
 
     Cells are added row by row. Where windows of neighbouring pixels lie side by side, several pixels count as
-    one of more channels. With a stride they do so if each column of the window has a copy of what it sees.
+    one of more channels. beside: they do so with a stride, too, as bind_columns() gets what they see.
     """
 
-    def __init__(self, filter: Array, window: Window) -> None:
+    def __init__(self, filter: Array, window: Window, beside: bool = False) -> None:
         *self._size, channels = filter.shape
-        width, right = window.out[1], window.stride[1]
-        self._copied = right > 1 and channels <= FEW
-        beside = width > 1 and (self._copied or right == 1)
-        together = ceil_div(width, ceil_div(width * channels, LONG)) if beside else 1
+        width = window.out[1]
+        beside = width > 1 and (beside or window.stride[1] == 1)
+        together = ceil_div(width, ceil_div(width * channels, ROW)) if beside else 1
         rest = width % together
         spans = [(0, width - rest, together), *([(width - rest, width, rest)] if rest else ())]
         self._parts = [(a, b, pixels, np.tile(filter, (1, 1, pixels))) for a, b, pixels in spans]
 
-    def __call__(self, padded: Array, window: Window, out: Array) -> None:
-        """Write the sums of padded x [N, H, W, C] to `out` [N, OH, OW, C], for some rows of the window."""
-        self.bind(padded, window)(out)
-
-    def bind(self, padded: Array, window: Window) -> Callable[[Array], None]:
+    def bind(self, padded: Array, window: Window) -> Place:
         """Return what writes the sums of padded x [N, H, W, C], whose memory stays, for some rows."""
-        if not padded.size or not window.out[1]:  # nor has the result any
+        return self._bind(padded, window_steps(padded, window), window.out)
+
+    def bind_columns(self, columns: Array, window: Window) -> Place:
+        """Return what writes the sums of what each column of the window sees [N, H, KW, OW, C]."""
+        batch, row, column, beside, channel = columns.strides
+        (down, _), (between, _) = window.stride, window.dilation
+        return self._bind(columns, (batch, down * row, beside, between * row, column, channel), window.out)
+
+    def _bind(self, padded: Array, steps: tuple[int, ...], size: tuple[int, int]) -> Place:
+        """Return what writes sums of a size; steps: as window_steps() of the cells in memory."""
+        (batch, *_, channels), (height, width) = padded.shape, size
+        if not padded.size or not width:  # nor has the result any
             return lambda out: None
-        if self._copied:
-            return self._bind_columns(padded, window)
-        return self._bind(padded, window_steps(padded, window), window.out[0])
-
-    def _bind_columns(self, padded: Array, window: Window) -> Callable[[Array], None]:
-        """Return what copies what each column of the window sees, and writes the sums of the copies."""
-        batch, _, right, _, beside, channel = window_steps(padded, window)
-        shape = (*padded.shape[:2], self._size[1], window.out[1], padded.shape[3])
-        pixel = together(padded.dtype, shape[4])
-        steps = batch, padded.strides[1], beside, right, channel
-        seen = strided(padded, shape, steps).view(pixel)
-
-        def bind(columns: Array) -> tuple[Array, Callable[[Array], None]]:
-            n, row, column, side, channel = columns.strides
-            (down, _), (between, _) = window.stride, window.dilation
-            steps = n, down * row, side, between * row, column, channel
-            return columns.view(pixel), self._bind(columns, steps, window.out[0])
-
-        bound = remembered(bind)
-
-        def write(out: Array) -> None:
-            cells, sums = bound(scratch("columns", shape, padded.dtype))
-            cells[...] = seen
-            sums(out)
-
-        return write
-
-    def _bind(self, padded: Array, steps: tuple[int, ...], height: int) -> Callable[[Array], None]:
-        """Return what writes the sums of `height` rows; steps: as window_steps() of the cells in memory."""
-        batch, channels = len(padded), padded.shape[-1]
         batch_step, row, column, *cells = steps
         parts = []
         for first, last, pixels, filter in self._parts:

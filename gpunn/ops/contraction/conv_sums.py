@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gpunn.ops.compiled import current
+from gpunn.ops.compiled import Loops, current
 from gpunn.ops.contraction.blocks import (
     Binding,
     Multiply,
@@ -21,6 +21,7 @@ from gpunn.ops.contraction.blocks import (
     summed,
 )
 from gpunn.ops.contraction.channelwise import ChannelSums, add_bias, long_row
+from gpunn.ops.contraction.columns import column_pieces
 from gpunn.ops.contraction.depthwise_loop import DepthwiseLoop
 from gpunn.ops.contraction.pieces import (
     Piece,
@@ -37,6 +38,7 @@ from gpunn.ops.memory import scratch, together
 from gpunn.types import Array, Shape
 
 FEW_PIXELS = 256  # for which reading the filter counts more than multiplying
+FEW = 144  # channels, up to which pixels that are copied side by side take less time than one by one
 MANY_CELLS = 1 << 11  # copies of cells side by side, which numpy makes in less time row by row of the window
 
 
@@ -130,28 +132,36 @@ def sums_by_channel(window: Window, shape: Shape, filter: Array, terms: Terms) -
 
 def pieces_by_channel(window: Window, shape: Shape, filter: Array, terms: Terms) -> list[Piece]:
     """Return the pieces of a depthwise convolution of x of a shape [N, H, W, C]."""
-    pixels = pixels_at_once(filter.shape[3] * (1 + math.prod(window.stride)))
-    return window_pieces(window, shape, terms, pixels, _by_channel(window, filter))
+    channels, loops = filter.shape[3], current() if filter.dtype == np.float32 else None
+    pixels = pixels_at_once(channels * (1 + math.prod(window.stride)))
+    if loops is None and window.stride[1] > 1 and channels <= FEW and math.prod(shape):
+        columns = ChannelSums(filter[0], window, beside=True).bind_columns
+        return column_pieces(window, shape, terms, pixels, _repeating(channels, columns))
+    binding = _by_channel(window, filter, loops)
+    return window_pieces(window, shape, terms, pixels, _repeating(channels, binding))
 
 
-def _by_channel(window: Window, filter: Array) -> Binding:
-    """Return the sums of a filter [1, KH, KW, C]."""
-    channels, loops = filter.shape[3], current()
-    if loops is not None and filter.dtype == np.float32:
+def _by_channel(window: Window, filter: Array, loops: Loops | None) -> Binding:
+    """Return the sums of a filter [1, KH, KW, C] from images of as many channels."""
+    if loops is not None:
+        channels = filter.shape[3]
         loop = DepthwiseLoop(loops.depthwise, window, filter[0], np.zeros(channels, np.float32), UNBOUNDED)
 
         def compiled(padded: Array, window: Window) -> Place:
             return lambda out: loop(padded, window, out)
 
-        binding: Binding = compiled
-    else:
-        binding = ChannelSums(filter[0], window).bind
+        return compiled
+    return ChannelSums(filter[0], window).bind
+
+
+def _repeating(channels: int, binding: Binding) -> Binding:
+    """Return the sums from images of fewer channels, each of which is there several times in a row."""
 
     def bind(padded: Array, window: Window) -> Place:
-        times = channels // padded.shape[3]
+        times = channels // padded.shape[-1]
         if times == 1:
             return binding(padded, window)
-        return lambda out: binding(np.repeat(padded, times, axis=3), window)(out)
+        return lambda out: binding(np.repeat(padded, times, axis=-1), window)(out)
 
     return bind
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -124,8 +124,7 @@ def window_pieces(window: Window, shape: Shape, terms: Terms, pixels: int, sums:
     blocks = list(row_blocks(window, shape, pixels))
     if not terms.exact and not any((*window.before, *window.after)):
         return [Piece(b.first, b.last, _without_padding(b, sums)) for b in blocks]
-    margin, alone = _Margin.of(window, shape, terms, blocks), len(blocks) == 1
-    return [Piece(b.first, b.last, _padding(b, margin, alone, sums)) for b in blocks]
+    return pieces_in(_Margin.of(window, shape, terms, blocks), blocks, sums)
 
 
 def _without_padding(block: RowBlock, sums: Binding) -> Write:
@@ -136,9 +135,24 @@ def _without_padding(block: RowBlock, sums: Binding) -> Write:
     return write
 
 
+class Layout(Protocol):
+    """The way in which the terms of blocks of images lie in memory, with padding around them."""
+
+    @property
+    def shape(self) -> Shape:
+        """Return the shape of memory for every block: images, rows and more."""
+
+    @property
+    def terms(self) -> Terms:
+        """Return the way from elements to terms."""
+
+    def bind(self, memory: Array, block: RowBlock) -> tuple[list[Array], Callable[[Array], None]]:
+        """Return the padding in the memory of a block, and what writes the terms of dense x [N, H, W, C]."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Margin:
-    """Memory for the terms of blocks of images with padding around; `columns` lie between the padding."""
+    """Images as they are; their `columns` lie between the padding."""
 
     shape: Shape
     columns: slice
@@ -146,50 +160,66 @@ class _Margin:
 
     @classmethod
     def of(cls, window: Window, shape: Shape, terms: Terms, blocks: Sequence[RowBlock]) -> _Margin:
-        """Return the memory that blocks of x [N, H, W, C] need, one after the other."""
+        """Return the layout of blocks of x [N, H, W, C]."""
         left, width = window.before[1], shape[2]
-        images, rows = (max((b.memory[k] for b in blocks), default=0) for k in range(2))
-        return cls((images, rows, left + width + window.after[1], shape[3]), slice(left, left + width), terms)
+        columns = left + width + window.after[1]
+        return cls((*most_rows(blocks), columns, shape[3]), slice(left, left + width), terms)
 
-    @property
-    def nbytes(self) -> int:
-        """Return the size."""
-        return math.prod(self.shape) * self.terms.dtype.itemsize
+    def bind(self, memory: Array, block: RowBlock) -> tuple[list[Array], Callable[[Array], None]]:
+        (above, below), columns, write = block.inside, self.columns, self.terms.write
+        sides = (
+            memory[:, :above],
+            memory[:, below:],
+            memory[:, :, : columns.start],
+            memory[:, :, columns.stop :],
+        )
+        middle = memory[:, above:below, columns]
+
+        def write_terms(x: Array) -> None:
+            write(x if middle.shape == x.shape else x[block.images, block.known], middle)
+
+        return [part for part in sides if part.size], write_terms
 
 
-def _padding(block: RowBlock, margin: _Margin, alone: bool, sums: Binding) -> Write:
+def most_rows(blocks: Sequence[RowBlock]) -> tuple[int, int]:
+    """Return the images and rows of memory that blocks need, one after the other."""
+    images, rows = (max((b.memory[k] for b in blocks), default=0) for k in range(2))
+    return images, rows
+
+
+def pieces_in(layout: Layout, blocks: Sequence[RowBlock], sums: Binding) -> list[Piece]:
+    """Return the sums of blocks whose terms are written in a layout; `sums` reads them there."""
+    alone = len(blocks) == 1
+    return [Piece(b.first, b.last, _padding(b, layout, alone, sums)) for b in blocks]
+
+
+def _padding(block: RowBlock, layout: Layout, alone: bool, sums: Binding) -> Write:
     """Return what writes the terms of a block of x amid padding, and their sums.
 
     alone: no other block of the operation writes into the memory. Then that of a small image belongs to all
     operations with the same padding, so this stays. Large ones share what is in the cache, and fill it.
     """
-    (above, below), (images, reach), columns = block.inside, block.memory, margin.columns
-    stays = alone and margin.nbytes <= KEPT_BYTES
-    terms, dtype, value = margin.terms, margin.terms.dtype, margin.terms.around
-    name = f"padded {value} {dtype} {margin.shape} {columns} {block.inside}" if stays else "padded"
+    (images, reach), terms = block.memory, layout.terms
+    shape, dtype, value = layout.shape, terms.dtype, terms.around
+    stays = alone and math.prod(shape) * dtype.itemsize <= KEPT_BYTES
+    name = f"padded {value} {dtype} {layout} {block.inside}" if stays else "padded"
 
-    def bind(memory: Array) -> tuple[Array, Sequence[Array], Place]:
+    def bind(memory: Array) -> tuple[Callable[[Array], None], Sequence[Array], Place]:
         padded = memory[:images, :reach]
-        sides = (
-            padded[:, :above],
-            padded[:, below:],
-            padded[:, :, : columns.start],
-            padded[:, :, columns.stop :],
-        )
-        around = [part for part in sides if part.size]
+        around, write_terms = layout.bind(padded, block)
         if stays:
             for part in around:
                 part.fill(value)
             around = []
-        return padded[:, above:below, columns], around, sums(padded, block.window)
+        return write_terms, around, sums(padded, block.window)
 
     bound = remembered(bind)
 
     def write(x: Array, out: Array) -> None:
-        middle, around, place = bound(scratch(name, margin.shape, dtype))
+        write_terms, around, place = bound(scratch(name, shape, dtype))
         for part in around:
             part.fill(value)
-        terms.write(x if middle.shape == x.shape else x[block.images, block.known], middle)
+        write_terms(x)
         place(out.reshape(block.shape + out.shape[1:]))
 
     return write
