@@ -31,17 +31,15 @@ from gpunn.kernel import (
 )
 from gpunn.ops.accuracy import Evaluation
 from gpunn.ops.call import Call
-from gpunn.ops.contraction.broadcast_tile import SHARED_ROWS, measured, shared_stack, subgroup
-from gpunn.ops.contraction.filter_packing import BLOCK, STEP
+from gpunn.ops.contraction.broadcast_tile import shared_stack, subgroup
+from gpunn.ops.contraction.filter_packing import BLOCK
+from gpunn.ops.contraction.winograd_tiling import SIZE, Tiling, comes_first, full, in_tiles
 from gpunn.ops.contraction.winograd_transform import rounds, transform_of
 from gpunn.ops.elementwise.clipping import with_activation
 from gpunn.ops.kernels.tiling import WORKGROUP
 from gpunn.ops.kernels.window import Window, check_window, window_params
 from gpunn.rows import Pitch
 from gpunn.types import Array, DType, TensorType
-
-_SIZE = (3, 3)
-_MOVED = 22  # multiplications that take as long on lavapipe as an element on its way from kernel to kernel
 
 
 def _transforms(points: tuple[float, ...]) -> tuple[Array, Array, Array]:
@@ -81,60 +79,11 @@ def pack_transformed(filter: Array, g: Array, dtype: np.dtype[np.generic]) -> Ar
     channels, depth = filter.shape[0], filter.shape[3]
     packed = np.empty((len(both), ceil_div(channels, BLOCK), depth, BLOCK), dtype)
     for k in range(packed.shape[1]):
-        block = filter[k * BLOCK : (k + 1) * BLOCK].reshape(-1, math.prod(_SIZE), depth)
-        columns = np.zeros((math.prod(_SIZE), depth, BLOCK))
+        block = filter[k * BLOCK : (k + 1) * BLOCK].reshape(-1, math.prod(SIZE), depth)
+        columns = np.zeros((math.prod(SIZE), depth, BLOCK))
         columns[..., : len(block)] = block.transpose(1, 2, 0)
         packed[:, k] = np.tensordot(both, columns, 1)
     return packed
-
-
-@dataclass(frozen=True, slots=True)
-class Tiling:
-    """A call in tiles of edge x edge pixels.
-
-    Tiles at the right and the lower end of an image may be idle in part. `loops`: transforms load and store
-    in loops, which lavapipe compiles in a third of the time; written out, they run faster.
-    """
-
-    call: Call
-    edge: int
-    loops: bool = True
-
-    @property
-    def cells(self) -> int:
-        """Return the products of a tile for one pair of channels."""
-        return (self.edge + _SIZE[0] - 1) ** 2
-
-    @property
-    def across(self) -> int:
-        """Return the tiles along the width of an image."""
-        return ceil_div(self.call.y.shape[2], self.edge)
-
-    @property
-    def down(self) -> int:
-        """Return the tiles along the height of an image."""
-        return ceil_div(self.call.y.shape[1], self.edge)
-
-    @property
-    def count(self) -> int:
-        """Return the tiles of all images."""
-        return self.call.y.shape[0] * self.down * self.across
-
-    @property
-    def rows(self) -> int:
-        """Return the rows of each product, of which the last may be idle."""
-        return _full(self.count, SHARED_ROWS)
-
-    @property
-    def cost(self) -> int:
-        """Return about how many multiplications take as long on lavapipe."""
-        depth, channels = self.call.x.shape[3], self.call.y.shape[3]
-        product = self.rows * depth * _full(channels, BLOCK)
-        return self.cells * (product + _MOVED * self.count * (depth + channels))
-
-
-def _full(count: int, multiple: int) -> int:
-    return ceil_div(count, multiple) * multiple
 
 
 def fits(call: Call, window: Window) -> bool:
@@ -145,12 +94,6 @@ def fits(call: Call, window: Window) -> bool:
     return call.x.dtype is DType.FLOAT32 and in_tiles(call, window)
 
 
-def in_tiles(call: Call, window: Window) -> bool:
-    """Tell whether a convolution with one group can be cut into tiles, whatever its dtype is."""
-    plain = window.size == _SIZE and window.stride == window.dilation == (1, 1)
-    return plain and call.x.shape[3] % STEP == 0 and call.x.shape[3] > 0 and call.y.size > 0
-
-
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
     """The arithmetic of a convolution.
@@ -158,7 +101,7 @@ class Arithmetic:
     dtype: of what lies between its kernels. lanes: the channels of an invocation of a transform, of the input
     and of the result. suffix: of the libraries that transform lines. pack: makes what pack_cells() makes, for
     an edge. stack: shared_stack(), or the same for other types. entered, completed: finish the kernels of the
-    transforms. early: whether a way comes before others where it is quicker.
+    transforms.
     """
 
     dtype: DType
@@ -168,7 +111,6 @@ class Arithmetic:
     stack: Callable[[Call, tuple[int, int, int, int], Read, Read, Write], Kernel]
     entered: Callable[[Kernel], Kernel]
     completed: Callable[[Kernel], Kernel]
-    early: bool
 
 
 def _of_reals(call: Call) -> Arithmetic:
@@ -177,8 +119,7 @@ def _of_reals(call: Call) -> Arithmetic:
 
     lanes = _lanes(call, call.x.shape[3]), _lanes(call, call.y.shape[3])
     packed = partial(_packed, pack_cells)
-    early = measured(call.device)
-    return Arithmetic(DType.FLOAT32, lanes, "", packed, shared_stack, lambda kernel: kernel, completed, early)
+    return Arithmetic(DType.FLOAT32, lanes, "", packed, shared_stack, lambda kernel: kernel, completed)
 
 
 def _packed(pack: Callable[[Array, int], Array], edge: int) -> Pack:
@@ -195,18 +136,13 @@ def with_winograd(call: Call, window: Window, others: Iterable[Candidate]) -> It
 def with_tiles(
     call: Call, window: Window, others: Iterable[Candidate], arithmetic: Arithmetic, edges: Iterable[int]
 ) -> Iterator[Candidate]:
-    """Yield ways in tiles of some edges, before others where that is wanted and they are quicker.
-
-    It was measured where the CPU does the device's work.
-    """
+    """Yield ways in tiles of some edges, before others where they are quicker and worth their pipelines."""
     if not subgroup(call.device):
         yield from others
         return
-    rows, depth, channels = math.prod(call.y.shape[:3]), call.x.shape[3], call.y.shape[3]
-    direct = math.prod(_SIZE) * _full(rows, SHARED_ROWS) * depth * _full(channels, BLOCK)
     ways = [way for way in (Tiling(call, edge) for edge in edges) if _counts(way)]
     ways.sort(key=lambda way: way.cost)
-    first = [way for way in ways if arithmetic.early and way.cost < direct]
+    first = [way for way in ways if comes_first(way)]
     last = [way for way in ways if way not in first]
     early, late = (
         chain.from_iterable(_candidates(way, window, arithmetic) for way in some) for some in (first, last)
@@ -216,7 +152,7 @@ def with_tiles(
 
 def _counts(way: Tiling) -> bool:
     """Tell whether shaders can count the elements between the kernels."""
-    return fits_i32(way.cells * way.rows * max(way.call.x.shape[3], _full(way.call.y.shape[3], BLOCK)))
+    return fits_i32(way.cells * way.rows * max(way.call.x.shape[3], full(way.call.y.shape[3], BLOCK)))
 
 
 def _candidates(way: Tiling, window: Window, arithmetic: Arithmetic) -> Iterator[Candidate]:
@@ -236,7 +172,7 @@ def _kernels(way: Tiling, window: Window, name: str, arithmetic: Arithmetic) -> 
     """Make the kernels that transform the input, multiply, and transform the products."""
     call, cells, reach = way.call, way.cells, way.edge + 2
     depth, channels = call.x.shape[3], call.y.shape[3]
-    packed = _full(channels, BLOCK)
+    packed = full(channels, BLOCK)
     inputs = Scratch(TensorType(arithmetic.dtype, (cells, way.rows, depth)))
     products = Scratch(TensorType(arithmetic.dtype, (cells, way.rows, packed)))
     lanes, nbytes = arithmetic.lanes[0], 4 * cells * packed * depth

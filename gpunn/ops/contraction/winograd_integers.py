@@ -5,8 +5,6 @@ denominators, and the columns of A^T by what these lack to 2 or 24. Results are 
 products with F(2 x 2), 576 times with F(4 x 4). All of this is arithmetic modulo 2^32, where nothing is
 rounded and overflow does no harm: 576 = 9 * 2^6, so 1 / 9 modulo 2^32 leads to 64 times a sum, and a shift to
 the sum, if it has 26 bits. Products of i32 take CPUs no longer than those of f32.
-
-Three further pipelines take lavapipe 0.3 s to compile (0.7 s with Mesa 25), so other ways come first there.
 """
 
 from __future__ import annotations
@@ -19,10 +17,11 @@ import numpy as np
 
 from gpunn.kernel import Candidate, Kernel, Pack, Read, Write
 from gpunn.ops.call import Call
-from gpunn.ops.contraction.broadcast_tile import loads_singly, measured, stack
+from gpunn.ops.contraction.broadcast_tile import stack
 from gpunn.ops.contraction.product_rescaling import Rescaling
 from gpunn.ops.contraction.wide_sums import reach
-from gpunn.ops.contraction.winograd import Arithmetic, in_tiles, pack_transformed, with_tiles
+from gpunn.ops.contraction.winograd import Arithmetic, pack_transformed, with_tiles
+from gpunn.ops.contraction.winograd_tiling import in_tiles
 from gpunn.ops.kernels.window import Window
 from gpunn.types import Array, DType
 
@@ -42,9 +41,7 @@ def pack_whole(filter: Array, edge: int, zero: int) -> Array:
 def with_whole_tiles(
     call: Call, window: Window, how: Rescaling, others: Iterable[Candidate]
 ) -> Iterator[Candidate]:
-    """Yield ways for one group and a constant filter of 8 bits: Winograd's before others where it is quicker
-    and pipelines compile in little time, as on SwiftShader.
-    """
+    """Yield ways for one group and a constant filter of 8 bits: Winograd's before others as for reals."""
     if not in_tiles(call, window) or call.y.shape[3] % _LANES:
         return iter(others)
     terms = call.x.shape[3] * math.prod(window.size)
@@ -68,8 +65,8 @@ def with_whole_tiles(
     def packed(edge: int) -> Pack:
         return Pack(pack_whole, (edge, how.zero_w))
 
-    lanes, early = (_LANES, _LANES), measured(call.device) and loads_singly(call.device)
-    whole = Arithmetic(DType.INT32, lanes, "_whole", packed, _whole_stack, entered, completed, early)
+    lanes = (_LANES, _LANES)
+    whole = Arithmetic(DType.INT32, lanes, "_whole", packed, _whole_stack, entered, completed)
     return with_tiles(call, window, others, whole, edges)
 
 

@@ -22,6 +22,7 @@ from tests.ops.harness import check, model_of, random, take_body
 
 SAME, BORDERS = {"padding": "same"}, {"padding": ((0, 2), (3, 1))}
 SOFTWARE = replace(BASELINE, software=True, subgroup_sizes=(8, 8), features=frozenset({SUBGROUPS}))
+SINGLY = replace(SOFTWARE, subgroup_sizes=(4, 4))
 
 
 @pytest.mark.parametrize("edge", TRANSFORMS)
@@ -135,6 +136,9 @@ LARGE = "conv_direct", TILE  # with one and with four channels in a load
     ("shape", "channels", "device", "attrs", "expected"),
     [
         ((1, 28, 28, 128), 128, SOFTWARE, {}, [*FOUR, *TWO, SHARED, TILE, GROUPED]),
+        ((1, 16, 16, 64), 64, SOFTWARE, {}, [SHARED, TILE, *FOUR, *TWO, GROUPED]),
+        ((1, 16, 16, 96), 64, SOFTWARE, {}, [*FOUR, *TWO, SHARED, TILE, GROUPED]),
+        ((1, 16, 16, 64), 64, SINGLY, {}, [*FOUR, *TWO, SHARED, TILE, TILE, GROUPED]),
         ((1, 7, 7, 512), 512, SOFTWARE, {}, [*TWO, SHARED, TILE, *FOUR, GROUPED]),
         (
             (1, 28, 28, 128),

@@ -8,18 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpunn.device import BASELINE, SUBGROUPS, DeviceProperties
+from gpunn.device import BASELINE, DeviceProperties
 from gpunn.kernel import Candidate
 from gpunn.ops import OPS
 from gpunn.ops.contraction.winograd_integers import pack_whole
 from gpunn.types import Array
 from tests.ops.contraction.quantized_product import DTYPES, Case
 from tests.ops.contraction.test_broadcast_tile import limit_subgroups
-from tests.ops.contraction.test_winograd import take_way
+from tests.ops.contraction.test_winograd import SINGLY, SOFTWARE, take_way
 from tests.ops.integer_checks import integer_model
 
-SOFTWARE = replace(BASELINE, software=True, subgroup_sizes=(8, 8), features=frozenset({SUBGROUPS}))
-SINGLY = replace(SOFTWARE, subgroup_sizes=(4, 4))
 CASES: tuple[tuple[tuple[int, ...], int, dict[str, Any]], ...] = (
     ((1, 4, 4, 8), 32, {"padding": "same"}),
     ((2, 9, 13, 16), 28, {"padding": ((0, 2), (3, 1)), "activation": "relu6"}),
@@ -105,6 +103,7 @@ def reasons(shape: tuple[int, ...], channels: int, device: DeviceProperties, **a
     [
         ((1, 16, 16, 64), 64, SINGLY, {}, 0),
         ((1, 16, 16, 64), 64, SOFTWARE, {}, 3),
+        ((1, 16, 16, 96), 64, SOFTWARE, {}, 0),
         ((1, 16, 16, 64), 64, replace(SOFTWARE, software=False), {}, 2),
         ((1, 16, 16, 64), 62, SINGLY, {}, None),
         ((1, 16, 16, 60), 64, SINGLY, {}, None),

@@ -1,0 +1,90 @@
+"""The tiles of Winograd's convolution (winograd.py): how many there are, and when they come first."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from gpunn.kernel import ceil_div
+from gpunn.ops.call import Call
+from gpunn.ops.contraction.broadcast_tile import SHARED_ROWS, loads_singly, measured
+from gpunn.ops.contraction.filter_packing import BLOCK, STEP
+from gpunn.ops.kernels.window import Window
+
+SIZE = (3, 3)  # of windows
+
+# Multiplications in shared rows, about 0.5 ms on lavapipe, from which on three further pipelines are worth
+# the 0.1 to 0.5 s that they take to compile there.
+_WORTH = 12_000_000
+_MOVED = 22  # multiplications that take as long on lavapipe as an element on its way from kernel to kernel
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """A call in tiles of edge x edge pixels.
+
+    Tiles at the right and the lower end of an image may be idle in part. `loops`: transforms load and store
+    in loops, which lavapipe compiles in a third of the time; written out, they run faster.
+    """
+
+    call: Call
+    edge: int
+    loops: bool = True
+
+    @property
+    def cells(self) -> int:
+        """Return the products of a tile for one pair of channels."""
+        return (self.edge + SIZE[0] - 1) ** 2
+
+    @property
+    def across(self) -> int:
+        """Return the tiles along the width of an image."""
+        return ceil_div(self.call.y.shape[2], self.edge)
+
+    @property
+    def down(self) -> int:
+        """Return the tiles along the height of an image."""
+        return ceil_div(self.call.y.shape[1], self.edge)
+
+    @property
+    def count(self) -> int:
+        """Return the tiles of all images."""
+        return self.call.y.shape[0] * self.down * self.across
+
+    @property
+    def rows(self) -> int:
+        """Return the rows of each product, of which the last may be idle."""
+        return full(self.count, SHARED_ROWS)
+
+    @property
+    def cost(self) -> int:
+        """Return about how many multiplications take as long on lavapipe."""
+        depth, channels = self.call.x.shape[3], self.call.y.shape[3]
+        product = self.rows * depth * full(channels, BLOCK)
+        return self.cells * (product + _MOVED * self.count * (depth + channels))
+
+
+def full(count: int, multiple: int) -> int:
+    """Return the next multiple of a number that is no less than a count."""
+    return ceil_div(count, multiple) * multiple
+
+
+def _direct(call: Call) -> int:
+    """Count the multiplications of shared rows, idle ones included."""
+    rows, depth, channels = math.prod(call.y.shape[:3]), call.x.shape[3], call.y.shape[3]
+    return math.prod(SIZE) * full(rows, SHARED_ROWS) * depth * full(channels, BLOCK)
+
+
+def in_tiles(call: Call, window: Window) -> bool:
+    """Tell whether a convolution with one group can be cut into tiles, whatever its dtype is."""
+    plain = window.size == SIZE and window.stride == window.dilation == (1, 1)
+    return plain and call.x.shape[3] % STEP == 0 and call.x.shape[3] > 0 and call.y.size > 0
+
+
+def comes_first(way: Tiling) -> bool:
+    """Tell whether a way is quicker than shared rows, and worth what its pipelines take to compile.
+
+    It was measured where the CPU does the device's work. SwiftShader compiles quickly.
+    """
+    direct, device = _direct(way.call), way.call.device
+    return measured(device) and way.cost < direct and (loads_singly(device) or direct >= _WORTH)
