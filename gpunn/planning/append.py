@@ -138,7 +138,9 @@ class _Appending:
             return None  # a body of a custom op may have functions of the same names
         if self._binds_twice(home, [*found.steps, step]):
             return None
-        if self.software and step.is_fixed_point and any(k.loop_iterations for k in kernels):
+        loops = any(k.loop_iterations for k in kernels)
+        once = not step.needs_more and all(k.writes[0].in_loop for k in kernels if _stores(k))
+        if self.software and step.is_fixed_point and loops and not once:
             return None  # compilers of software take up to 0.7 s more, and a run takes as long as before
         found.steps.append(step)
         found.values[operation.outputs[0]] = len(found.steps)

@@ -31,9 +31,15 @@ class Step:
 
     @property
     def is_fixed_point(self) -> bool:
-        """Tell whether it computes integers by functions of a library, or by a table."""
+        """Tell whether it computes integers of several scales, or as needs_more says."""
+        tensors = [o for o in (*self.operation.inputs, *self.operation.outputs) if o is not None]
         integers = any(o.type.dtype is not DType.FLOAT32 for o in self.operation.outputs)
-        return integers and bool(self.kernel.libraries or any(r.value is not None for r in self.kernel.reads))
+        return integers and (self.needs_more or len({o.type.quantization for o in tensors}) > 1)
+
+    @property
+    def needs_more(self) -> bool:
+        """Tell whether it calls functions of a library, or reads a table."""
+        return bool(self.kernel.libraries or any(r.value is not None for r in self.kernel.reads))
 
     @property
     def is_quick(self) -> bool:

@@ -29,22 +29,7 @@ fn finished(m: u32, end: u32, n: u32, sums: ptr<function, Sums>) -> Ending {
   let place = min(n, p.N / 4u - 1u);
   for (var r = 0u; r < on * ROWS; r++) {
     let v = appended4_y(min(m + r, end - 1u) * (p.N / 4u) + place, stored((*sums)[0], by));
-    (*sums)[0] = (*sums)[1];
-    (*sums)[1] = (*sums)[2];
-    (*sums)[2] = (*sums)[3];
-    (*sums)[3] = (*sums)[4];
-    (*sums)[4] = (*sums)[5];
-    (*sums)[5] = (*sums)[6];
-    (*sums)[6] = (*sums)[7];
-    (*sums)[7] = (*sums)[8];
-    (*sums)[8] = (*sums)[9];
-    (*sums)[9] = (*sums)[10];
-    (*sums)[10] = (*sums)[11];
-    (*sums)[11] = (*sums)[12];
-    (*sums)[12] = (*sums)[13];
-    (*sums)[13] = (*sums)[14];
-    (*sums)[14] = (*sums)[15];
-    (*sums)[15] = v;
+    append_sum(sums, v);
   }
   let infinity = bitcast<f32>(on * 0x7f800000u);
   if (on == 1u) { by = Ending(Total(-infinity), Total(infinity)); }

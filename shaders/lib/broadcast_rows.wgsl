@@ -1,7 +1,7 @@
 //!use tiles
 // What tiles have in common whose rows a subgroup shares (lib/broadcast_tile.wgsl, lib/broadcast_tile_4.wgsl): where
-// rows and weights begin, how steps are multiplied, and how rows are stored. Expects Sums, Factor, Start, start(),
-// next_start(), weight_at(), p.N4, p.DEPTH, put_channels().
+// rows and weights begin, how steps are multiplied, and how rows are stored. Expects Sums, Total, Factor, Start,
+// start(), next_start(), weight_at(), p.N, p.N4, p.DEPTH, put_channels().
 
 const STEP: u32 = 4u;
 
@@ -40,6 +40,26 @@ fn first_weight(matrix: u32, n: u32) -> u32 {
 
 fn put_row(m: u32, end: u32, n: u32, v: vec4<T>) {
   if (m < end) { put_channels(m, n, v); }
+}
+
+// Moves each sum to the place before it, and puts another one behind the last.
+fn append_sum(sums: ptr<function, Sums>, v: Total) {
+  (*sums)[0] = (*sums)[1];
+  (*sums)[1] = (*sums)[2];
+  (*sums)[2] = (*sums)[3];
+  (*sums)[3] = (*sums)[4];
+  (*sums)[4] = (*sums)[5];
+  (*sums)[5] = (*sums)[6];
+  (*sums)[6] = (*sums)[7];
+  (*sums)[7] = (*sums)[8];
+  (*sums)[8] = (*sums)[9];
+  (*sums)[9] = (*sums)[10];
+  (*sums)[10] = (*sums)[11];
+  (*sums)[11] = (*sums)[12];
+  (*sums)[12] = (*sums)[13];
+  (*sums)[13] = (*sums)[14];
+  (*sums)[14] = (*sums)[15];
+  (*sums)[15] = v;
 }
 
 // Moves the next four sums to where those are that have been stored.

@@ -119,6 +119,34 @@ def test_a_sum_behind_a_clamp_is_not_clamped(units: int, gpu: str, monkeypatch: 
     assert pipelines(model) == 1
 
 
+@pytest.mark.parametrize("scale", [0.01, 2.0])
+@pytest.mark.parametrize("channels", [32, 20])
+def test_quantised_sums_behind_shared_rows(
+    channels: int, scale: float, gpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that do not fill tiles; a clamp before the sum; factors above 1/2, which nothing estimates."""
+    model, rng = Model("switch"), np.random.default_rng(0)
+
+    def stored(name: str, scale: float, zero: int, units: int) -> Operand:
+        return model.input(name, TensorType(DType.INT8, (69, units), Quantization((scale,), (zero,))))
+
+    def product(x: Operand) -> Operand:
+        type = TensorType(DType.INT8, (channels, 24), Quantization((scale,), (0,)))
+        w = model.constant("w", rng.integers(-127, 128, type.shape).astype(np.int8), type)
+        how = [Quantization((0.1,), (7,))]
+        return model.add("fully_connected", [x, w], {"activation": "relu6"}, quantization=how)[0]
+
+    x, other = stored("x", 0.05, -3, 24), stored("other", 0.08, 5, channels)
+    plain, summed = product(x), product(x)
+    model.output(plain, model.add("add", [summed, other], quantization=[Quantization((0.13,), (-9,))])[0])
+    names = agree(
+        model, [rng.integers(-128, 128, (69, n)).astype(np.int8) for n in (24, channels)], monkeypatch
+    )
+    together = ["fully_connected", "fully_connected+add"]
+    assert names == (together if _shares_rows() else ["fully_connected", "fully_connected", "add"])
+    assert pipelines(model) == 1
+
+
 def test_what_loads_compute_is_in_both(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Products of rows with a gate, with and without a sum behind them."""
     original = assembly.switched

@@ -158,7 +158,7 @@ def shared_rows(call: Call, window: Window, depth: int, reads: Reads | None = No
 
 def completed(call: Call, sums: Kernel) -> Kernel:
     """Return a kernel of sums of reals with a bias and the activation."""
-    return _with_loop(with_activation(_with_bias(sums, call.y.shape[-1]), call))
+    return with_loop(with_activation(_with_bias(sums, call.y.shape[-1]), call))
 
 
 def shared_sums(call: Call, window: Window, depth: int, reads: Reads | None = None) -> Kernel:
@@ -213,7 +213,7 @@ def shared_stack(call: Call, sizes: tuple[int, int, int, int], x: Read, w: Read,
 
     sizes: matrices, and of each rows, depth, and channels. w: packed by blocks, one matrix behind the other.
     """
-    return _with_loop(clipping(_with_bias(stack(call, sizes, x, w, y), sizes[3])))
+    return with_loop(clipping(_with_bias(stack(call, sizes, x, w, y), sizes[3])))
 
 
 def stack(call: Call, sizes: tuple[int, int, int, int], x: Read, w: Read, y: Write) -> Kernel:
@@ -262,8 +262,8 @@ def _with_bias(kernel: Kernel, channels: int) -> Kernel:
     return replace(kernel, reads=(x, w, bias))
 
 
-def _with_loop(kernel: Kernel) -> Kernel:
-    """Return a kernel of reals that computes optional appended operations in a loop, if it can.
+def with_loop(kernel: Kernel) -> Kernel:
+    """Return a kernel that computes optional appended operations in a loop, if it can.
 
     It needs no pipeline of its own then where others have a sum or the like behind them.
     """

@@ -10,7 +10,7 @@ import numpy as np
 
 from gpunn.kernel import Kernel, Pack, Param, Read
 from gpunn.ops.call import Call
-from gpunn.ops.contraction.broadcast_tile import Gain, loads_singly, shared_sums
+from gpunn.ops.contraction.broadcast_tile import Gain, loads_singly, shared_sums, with_loop
 from gpunn.ops.contraction.filter_packing import BLOCK, block_extents, pack_bias, pack_blocks
 from gpunn.ops.contraction.product_rescaling import Rescaling
 from gpunn.ops.kernels.window import Window
@@ -72,4 +72,4 @@ def of_shared_sums(call: Call, how: Rescaling, real: Kernel, terms: int) -> Kern
         lanes=4,
         reason=f"integers: {real.reason}; sums of 4 products in f32",
     )
-    return how.finish.of(kernel)
+    return with_loop(how.finish.of(kernel))

@@ -252,15 +252,20 @@ def _integer_sums(call: Call, factors: Sequence[Factor]) -> IntegerSums | None:
 
 
 def _of_sums(sums: IntegerSums, bounds: tuple[int, int]) -> Combine:
-    """Return the kernel's function for proven numbers."""
+    """Return the kernel's function for proven numbers.
+
+    The sum is in steps of the result. A mask takes the fraction away, and a power of two brings down the
+    rest: 11 bits at most, so the f32 is exact. No library is called, so that stores of other kernels can
+    compute it (planning/switches.py).
+    """
     params: dict[str, Param] = {
         "by": (sums.first, sums.second, sums.summand, -1 << sums.bits),
         "unit": math.ldexp(1.0, -sums.bits),
         "least": float(bounds[0]),
         "most": float(bounds[1]),
     }
-    expression = "i32(clamp(pair_sum(a, b, p.by, p.unit), p.least, p.most))"
-    return Combine({"combine": Function(("a", "b"), expression)}, params, ("pair_sums",))
+    expression = "i32(clamp(f32((p.by.x * a + p.by.y * b + p.by.z) & p.by.w) * p.unit, p.least, p.most))"
+    return Combine({"combine": Function(("a", "b"), expression)}, params)
 
 
 def _fields(zeros: Sequence[int], factors: Sequence[Factor]) -> dict[str, Param]:
