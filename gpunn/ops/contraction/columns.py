@@ -23,9 +23,8 @@ from gpunn.types import Array, Shape
 FEW_CAST = 48  # channels of stored integers, whose short rows numpy casts slowly
 SMALL_CAST = 1 << 16  # integers, for which one cast takes less time than one for each copy
 
-Target = tuple[
-    Array, Array, int
-]  # a copy, the same with pixels as elements, and the column that it begins at
+# A copy, the same with pixels as elements, and the pixel of the image that it begins at.
+Target = tuple[Array, Array, int]
 
 
 @dataclass(frozen=True, slots=True)
