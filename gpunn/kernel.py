@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
+from typing import NamedTuple
 
 from gpunn.pointwise import Appended, Pointwise
 from gpunn.rows import Pitch, RowLoads, Rows, Walk
@@ -26,8 +27,7 @@ class Unsupported(Exception):  # noqa: N818 (a signal between an op and the part
     """Raised by an op's kernel function: this call cannot run on the GPU, and why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pack:
+class Pack(NamedTuple):
     """A numpy function that repacks a constant once at compile time; equal Packs give equal results."""
 
     function: Callable[..., Array]
@@ -228,8 +228,7 @@ class Candidate:
 Kernels = Kernel | Sequence[Kernel] | Iterator[Candidate]
 
 
-@dataclass(frozen=True, slots=True)
-class Loop:
+class Loop(NamedTuple):
     """A loop of a body, with the loops inside it: how many rounds lavapipe counts for it.
 
     At the end of a loop, everything in it is executed once more with every invocation switched off, including

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from gpunn.types import DType, Shape
 
 
-@dataclass(frozen=True, slots=True)
-class Repeat:
+class Repeat(NamedTuple):
     """The element of an operand that belongs to element i of a result: (i / inner) % period.
 
     Or i / every * period more, where each `every` elements have a period of their own.
@@ -46,8 +45,7 @@ class Repeat:
         return cls(period, inner)
 
 
-@dataclass(frozen=True, slots=True)
-class Pointwise:
+class Pointwise(NamedTuple):
     """A kernel's result element by element: an expression in the kernel's functions and its operands.
 
     `operands` are the reads that the expression names, each with the element that it stands for. The
@@ -94,8 +92,7 @@ class Reach(enum.Enum):
         return self in (Reach.DENSE, Reach.FOURS, Reach.PARTS)
 
 
-@dataclass(frozen=True, slots=True)
-class Formula:
+class Formula(NamedTuple):
     """A function of such an operation: an expression in its parameters.
 
     `dtypes`: whose elements the parameters are, and then the result.
@@ -107,8 +104,7 @@ class Formula:
     dtypes: tuple[DType, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(NamedTuple):
     """An elementwise operation that a kernel computes of each value before it stores it, or behind a load.
 
     Value 0 is what the kernel's body stores, or what is loaded, value k the result of the k-th such

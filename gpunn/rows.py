@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(NamedTuple):
     """The place of a tensor within a larger one: rows of `length` elements, one every `pitch` elements.
 
     `first` is the element where the first row begins.
@@ -94,16 +94,14 @@ class Walk:
         return tuple(found)
 
 
-@dataclass(frozen=True, slots=True)
-class RowLoads:
+class RowLoads(NamedTuple):
     """A kernel's loads of a tensor by rows: the elements of a row, and how often it loads each of them."""
 
     length: int
     times: int
 
 
-@dataclass(frozen=True, slots=True)
-class Pitch:
+class Pitch(NamedTuple):
     """A kernel's parameters that say where rows of an operand begin: <name>_pitch and <name>_first.
 
     A row has `length` elements. Row m begins at place m * pitch + first; places count `unit` elements.

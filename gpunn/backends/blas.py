@@ -14,9 +14,9 @@ import importlib
 import os
 import weakref
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,8 +37,7 @@ _NAMES = (  # of the functions that set and give the number
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Library:
+class Library(NamedTuple):
     """A BLAS library: functions that set and give the number of its threads."""
 
     set: Callable[[int], object]

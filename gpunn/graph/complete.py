@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -110,8 +110,7 @@ def run_on_host(operation: Operation, inputs: Sequence[Array | None]) -> tuple[A
     return as_tuple(operation.definition.reference(*inputs, **operation.attrs))
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(NamedTuple):
     """A graph with pending operations, cut in two.
 
     `front` is what can run at once. Its outputs are what the rest needs; the values of the outputs `asked`,

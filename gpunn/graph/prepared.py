@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,8 +17,7 @@ SMALL_BYTES = 1 << 12  # of a tensor that may be kept until the end of a run, as
 Values = list[Array | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """An operation, and the function that computes its results among values."""
 
     operation: Operation

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,8 +37,7 @@ class Evaluation:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class HalfProducts:
+class HalfProducts(NamedTuple):
     """Errors of products that are computed in f16, relative to the products, and what they may lose besides.
 
     Each product is rounded `roundings` times. What a result may lose is the op's result for other inputs.

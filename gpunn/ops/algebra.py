@@ -6,6 +6,7 @@ import enum
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from gpunn.ops.axes import Axes
 from gpunn.ops.call import Call
@@ -21,8 +22,7 @@ class Border(enum.Enum):
     LOWEST = "nothing that is above any element"
 
 
-@dataclass(frozen=True, slots=True)
-class Affine:
+class Affine(NamedTuple):
     """An op of two operands as factor * x + summand, where the other operand is a constant.
 
     `left`: factor and summand for a constant on the right of x, as float64 arrays of its shape; `right`: for
@@ -35,8 +35,7 @@ class Affine:
     associative: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Clamp:
+class Clamp(NamedTuple):
     """The function sign * clamp(x, low, high) of reals."""
 
     sign: int = 1

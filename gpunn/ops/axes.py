@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpunn.ops.call import Call
 from gpunn.types import Shape
@@ -15,8 +15,7 @@ Places = tuple[tuple[int, ...], ...]
 Order = Sequence[int | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Space:
+class Space(NamedTuple):
     """The axes that the operands of an operation share: for each operand, where they are among its own."""
 
     inputs: tuple[Places, ...]

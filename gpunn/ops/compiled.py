@@ -12,9 +12,8 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpunn.ops import loops
 
@@ -23,8 +22,7 @@ TOGETHER = 512  # elements of several pixels that a loop takes at a time, so tha
 Loop = Callable[..., None]
 
 
-@dataclass(frozen=True, slots=True)
-class Loops:
+class Loops(NamedTuple):
     """The functions of gpunn.ops.loops, compiled for float32 and for stored integers of 8 bits."""
 
     finish: Loop

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,8 +32,7 @@ def arranged(type: TensorType, arrangement: Arrangement) -> TensorType:
     return type.with_shape(tuple([1 if axis is None else type.shape[axis] for axis in arrangement]))
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(NamedTuple):
     """A tensor that has the elements of `source`, in the arrangement `axes` of the source's axes."""
 
     source: Operand

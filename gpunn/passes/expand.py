@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
@@ -65,8 +64,7 @@ def _results(operation: Operation, write: Expand, place: GraphExpansion) -> tupl
     return results
 
 
-@dataclass(frozen=True, slots=True)
-class GraphExpansion:
+class GraphExpansion(NamedTuple):
     """A graph to which ops are added in the place of an operation (gpunn.ops.expansion.Expansion).
 
     What is added has names that begin with `title`, and the operation's origin.

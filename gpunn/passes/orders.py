@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpunn.graph.operation import Operation
 from gpunn.ops.axes import Axes, Places
@@ -76,8 +76,7 @@ class Ordered:
         return None if self.shared is None else self.shared.order(self.shared.outputs[index], wanted)
 
 
-@dataclass(frozen=True, slots=True)
-class _Pieces:
+class _Pieces(NamedTuple):
     """An operand's axes along each shared axis; None is one of extent 1.
 
     `full`: it has every shared axis that is longer than 1. `fixed`: its axes stay as they are.

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from gpunn.planning.liveness import Interval, peak_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(NamedTuple):
     """The place of a tensor: the number of its arena and the offset there, in bytes."""
 
     arena: int
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Arenas:
+class Arenas(NamedTuple):
     """The result of assign(): slots of the tensors, sizes of the arenas, and a lower bound of their sum."""
 
     slots: tuple[Slot, ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
@@ -31,8 +31,7 @@ def last_uses(model: Graph) -> Mapping[Operation, Sequence[Operand]]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+class Interval(NamedTuple):
     """The size of a tensor in bytes, and the first and last step that need it."""
 
     nbytes: int

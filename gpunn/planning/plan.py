@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
@@ -14,8 +15,7 @@ from gpunn.kernel import Note
 from gpunn.planning.partition import ALIAS, DEVICE, HOST, Placement
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(NamedTuple):
     """Consecutive operations in one place.
 
     `uploads` are written to the device before a device segment, `readbacks` are read after it. The readbacks

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
@@ -25,8 +26,7 @@ from gpunn.types import DType
 MOST_TIMES = 10
 
 
-@dataclass(frozen=True, slots=True)
-class _Loads:
+class _Loads(NamedTuple):
     """The operations that loads of `source` compute, and what these read, with their parameters.
 
     rows: the place of `source` in the tensor that has its bytes.

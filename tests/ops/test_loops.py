@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -95,7 +94,7 @@ def test_only_sustained_speed_asks_for_them(
         asked.append(operands[0])
         loops.finish(*operands)
 
-    plain = replace(PLAIN, finish=finish)
+    plain = PLAIN._replace(finish=finish)
     monkeypatch.setattr("gpunn.compilation.assembly.load_loops", lambda: plain)
     model = Model("layer")
     model.limits = Limits(compile_seconds=limit)

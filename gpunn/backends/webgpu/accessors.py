@@ -6,7 +6,7 @@ shaders/README.md describes both for authors of shaders.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from gpunn.backends.webgpu.in_rows import from_rows, in_rows, place, row_loads, row_stores
 from gpunn.kernel import Segments
@@ -32,8 +32,7 @@ PACKED_TYPES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(NamedTuple):
     """WGSL for two elements that share a word.
 
     `one`: the element at `shift` in `word`; `four`: those of the words `a` and `b`; `part`: v in the low bits
@@ -63,8 +62,7 @@ PAIRED_TYPES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Binding:
+class Binding(NamedTuple):
     """One operand as the shader sees it; dtype None: absent, every load gives 0.
 
     `stored`: a result. `shared`: lives in an arena with others; since a buffer may not be bound for
@@ -149,7 +147,7 @@ def _segments(binding: Binding, names: frozenset[str]) -> list[tuple[Binding, fr
         name = f"{binding.name}_segment{k}"
         verbs = (verb for verb in _VERBS if f"{verb}_{binding.name}" in names)
         own = frozenset(f"{verb}_{name}" for verb in verbs)
-        found.append((replace(binding, name=name, segments=None), own))
+        found.append((binding._replace(name=name, segments=None), own))
     return found
 
 
@@ -179,7 +177,7 @@ def accessors(binding: Binding, result: str, lanes: int, names: frozenset[str]) 
     """Write load_, load4_, loadv_, splat_, int_, word_ (or store_...) of an operand, those that the code
     names.
     """
-    binding = replace(binding, wide=_is_wide(binding, lanes, names))
+    binding = binding._replace(wide=_is_wide(binding, lanes, names))
     segments = [] if binding.segments is None else _segments(binding, names)
     for segment, own in segments:
         yield from accessors(segment, result, lanes, own)

@@ -13,7 +13,8 @@ import functools
 import math
 import re
 from collections.abc import Iterator, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from gpunn.backends.webgpu.accessors import (
     HALF,
@@ -53,8 +54,7 @@ def words(dtype: DType) -> int:
     return 2 if dtype is DType.INT64 else 1
 
 
-@dataclass(frozen=True, slots=True)
-class Variant:
+class Variant(NamedTuple):
     """A kernel's shader inside a loop: its key, which of its operands are constants, and whether these can
     be loaded by fours.
     """
@@ -253,4 +253,4 @@ def workgroup_bytes(text: str) -> int:
 
 def unbound(key: ShaderKey) -> ShaderKey:
     """Return a key without what makes no difference inside a loop."""
-    return replace(key, bindings=tuple(replace(b, shared=True, wide=False) for b in key.bindings))
+    return key._replace(bindings=tuple(b._replace(shared=True, wide=False) for b in key.bindings))

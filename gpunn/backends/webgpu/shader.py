@@ -11,10 +11,10 @@ import functools
 import re
 import struct
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from gpunn.backends.webgpu.accessors import (
     HALF,
@@ -39,8 +39,7 @@ SUFFIX = ".wgsl"
 _WITHOUT_SHIFTS = "bytes_by_reals"  # in shaders/lib, in the place of "bytes"
 
 
-@dataclass(frozen=True, slots=True)
-class ShaderKey:
+class ShaderKey(NamedTuple):
     """All that makes one pipeline differ from another; sizes and numbers (`p`) are not part of it."""
 
     body: str
@@ -102,7 +101,7 @@ def key_of(kernel: Kernel, operation: Operation) -> ShaderKey:
     writes = (_write_binding(w, target(w, operation)) for w in kernel.writes)
     bindings = (*reads, *writes)
     if kernel.wide_words:
-        bindings = tuple(replace(b, wide=has_wide_words(b)) for b in bindings)
+        bindings = tuple(b._replace(wide=has_wide_words(b)) for b in bindings)
     packed = kernel.without_shifts and any(b.dtype in PACKED_TYPES for b in bindings)
     return ShaderKey(
         body=kernel.body,

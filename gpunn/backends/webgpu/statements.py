@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,8 +28,7 @@ _KINDS: dict[str, tuple[Callable[[int], str], str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Number:
+class Number(NamedTuple):
     """A number of 32 bits, as an int32, and its kind: "u", "i" or "f"."""
 
     bits: int
@@ -46,8 +46,7 @@ class Number:
         return _KINDS[self.kind][0](self.bits)
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(NamedTuple):
     """WGSL with a HOLE for each number.
 
     `iterations` are those of its loops. `barrier`: what is before it must have been written.

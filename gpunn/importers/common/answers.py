@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from gpunn.graph.graph import Graph
 from gpunn.graph.inference import Inferred
@@ -89,8 +89,7 @@ class StepList:
         return Steps(tuple(self.steps), outputs, states or {})
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(NamedTuple):
     """A rule's answer that the results are constants, which follow from the types of the inputs."""
 
     value: Array

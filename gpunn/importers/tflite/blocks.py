@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import NoReturn
+from dataclasses import replace
+from typing import NamedTuple, NoReturn
 
 from gpunn.graph.operation import Operand
 from gpunn.importers.tflite.quantization import Blocks
@@ -14,8 +14,7 @@ from gpunn.types import DType, Shape
 BLOCKWISE = ("EMBEDDING_LOOKUP", "FULLY_CONNECTED")  # the operators of LiteRT that know such constants
 
 
-@dataclass(frozen=True, slots=True)
-class RowBlocks:
+class RowBlocks(NamedTuple):
     """The scales and zero points of blocks of `size` elements: constants [rows, blocks].
 
     `zeros` is None if all zero points are 0.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,8 +26,7 @@ MAX_DEPTH = 16  # of subgraphs that call one another
 MAX_REPEATED = 1 << 14  # operators and their operands that are read again, as their subgraph is called again
 
 
-@dataclass(frozen=True, slots=True)
-class Variable:
+class Variable(NamedTuple):
     """A named variable of a file (VAR_HANDLE), which keeps a tensor."""
 
     container: bytes
@@ -36,8 +36,7 @@ class Variable:
         return printable(self.name.decode("utf-8", "replace")) or "variable"
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(NamedTuple):
     """A table of a file (HASHTABLE): pairs of strings and numbers by key; types by their names."""
 
     number: int
@@ -48,8 +47,7 @@ class Table:
         return f"table_{self.number}"
 
 
-@dataclass(frozen=True, slots=True)
-class Contents:
+class Contents(NamedTuple):
     """The imported content of a table: keys, a value for each, and the number of different keys."""
 
     keys: Operand

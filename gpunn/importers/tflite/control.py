@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -232,8 +232,7 @@ def _turned(
     return list(first), {"condition": goes_on, "body": round}
 
 
-@dataclass(frozen=True, slots=True)
-class _Open:
+class _Open(NamedTuple):
     """A request to complete bodies for the shapes of each call, from templates if there are any."""
 
     templates: Sequence[Graph] = ()

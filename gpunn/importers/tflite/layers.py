@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,8 +16,7 @@ from gpunn.types import DType, Quantization
 TOLERANCE = 0.02
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
+class Layer(NamedTuple):
     """The places of operands among an operator's inputs.
 
     `checked`: LiteRT checks the bias of all types; `zeros`: it takes several scales with zero points.

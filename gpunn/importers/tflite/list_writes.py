@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from gpunn.importers.tflite.node import Node, Options
 from gpunn.importers.tflite.subgraph import FileGraph, FileOperator, FileTensor
@@ -40,8 +41,7 @@ def with_list_writes(graph: FileGraph, value: Callable[[FileTensor], Array | Non
     return replace(graph, operators=tuple(found.get(o, o) for o in graph.operators if o not in gone))
 
 
-@dataclass(frozen=True, slots=True)
-class _Search:
+class _Search(NamedTuple):
     """A subgraph in which rows that are put into lists are looked for.
 
     `writers` has the operator of each tensor that one operator writes, `rewritten` the tensors that change,

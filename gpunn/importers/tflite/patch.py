@@ -10,8 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import tflite as schema
 
@@ -26,8 +25,7 @@ _BUFFERS, _FIELDS = 4, 8  # the number of Model.buffers, and how many fields Mod
 _BUFFER_TABLE = struct.pack("<HHHH", 6, 8, 4, 0)  # sizes of the list of fields and of the table, one field
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """The place of a buffer's content in a file: the number of its first byte, and of its bytes."""
 
     start: int
@@ -102,8 +100,7 @@ def _with_buffers(data: bytearray, contents: Mapping[Key, bytes]) -> bytes:
     return bytes(struct.pack("<I", front.root) + data[4:START] + front.block + data[START:])
 
 
-@dataclass(frozen=True, slots=True)
-class _Front:
+class _Front(NamedTuple):
     """The new beginning of a file, and the place of the model's table in it."""
 
     root: int

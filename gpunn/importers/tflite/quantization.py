@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from flatbuffers.number_types import Int32Flags
 
@@ -16,8 +15,7 @@ _BLOCKWISE = 2  # of the union QuantizationDetails; the schema's package does no
 _SCALES, _ZERO_POINTS, _BLOCK_SIZE = 4, 6, 8  # the places of BlockwiseQuantization's fields in its vtable
 
 
-@dataclass(frozen=True, slots=True)
-class Blocks:
+class Blocks(NamedTuple):
     """BlockwiseQuantization: every `size` elements of a row have a scale of their own.
 
     `scales` and `zeros` are numbers of tensors; the schema has no value of `zeros` that means none.
@@ -28,8 +26,7 @@ class Blocks:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class Parameters:
+class Parameters(NamedTuple):
     """QuantizationParameters as they are in the file; `axis` is the dimension of several scales."""
 
     scales: tuple[float, ...] = ()

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -61,8 +61,7 @@ class Binding(Protocol):
         """Return what writes the sums of an image whose numbers may change, but not its memory."""
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(NamedTuple):
     """The way from elements to terms of sums: what is subtracted, and what padding holds (`around`).
 
     exact: all sums of integers are, in any order.
@@ -199,8 +198,7 @@ class StridedSums:
         return write and (lambda x, out: write(x[self._seen], out))
 
 
-@dataclass(frozen=True, slots=True)
-class RowBlock:
+class RowBlock(NamedTuple):
     """Some rows of the result, of one image or of several.
 
     images, known: what it sees of x. inside: where that lies among the rows that it sees, the padding

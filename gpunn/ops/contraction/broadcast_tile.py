@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,8 +36,7 @@ _ROWS_OF_FOUR = 8  # of one of their tiles
 _DEPTH = 4  # elements of the depth in a step of a tile
 
 
-@dataclass(frozen=True, slots=True)
-class Gain:
+class Gain(NamedTuple):
     """Of full tiles over full register tiles: of subgroups of eight, and of four."""
 
     eight: float
@@ -97,8 +97,7 @@ def loads_singly(device: DeviceProperties) -> bool:
     return subgroup(device) == _FOUR
 
 
-@dataclass(frozen=True, slots=True)
-class _Tile:
+class _Tile(NamedTuple):
     """The part of a result that a subgroup computes: `rows`, which it shares, `channels` of each invocation.
 
     library: the one in shaders/lib.

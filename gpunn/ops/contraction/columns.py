@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,8 +27,7 @@ SMALL_CAST = 1 << 16  # integers, for which one cast takes less time than one fo
 Target = tuple[Array, Array, int]
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
+class _Known(NamedTuple):
     """Columns of a window that see pixels of the image, and no padding, for the same pixels of the result.
 
     columns: of the window. pixels: of the result; for the first of them the first column sees pixel `first`.
@@ -39,8 +38,7 @@ class _Known:
     first: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Columns:
+class _Columns(NamedTuple):
     """Images as copies [N, H, KW, OW, C] for each column of a window. width: of an image."""
 
     shape: Shape

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -98,8 +98,7 @@ def _even(pixels: int, channels: int, longest: int) -> tuple[int, int]:
     return pixels // together, together * channels
 
 
-@dataclass(frozen=True, slots=True)
-class _Shift:
+class _Shift(NamedTuple):
     """The numbers of the formula above, for each channel: `first` is bias m + 2^30, `half` is half 2^31.
 
     `right` counts the 31 bits as well.

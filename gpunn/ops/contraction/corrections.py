@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from gpunn.types import Array
 
 
-@dataclass(frozen=True, slots=True)
-class Corrections:
+class Corrections(NamedTuple):
     """Sums of channels, and their stored results. A channel may have several, and few have any."""
 
     channels: Array

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -151,8 +150,7 @@ def quantized_product(
     return Quantized.prepared(prepare, kernel, check, QUANTIZED, bind)
 
 
-@dataclass(frozen=True, slots=True)
-class _Whole:
+class _Whole(NamedTuple):
     """The sums that a function computes of terms, all in one block."""
 
     function: Callable[[Array], Array]
@@ -184,8 +182,7 @@ def _of_reals(
     return np.ascontiguousarray(result)
 
 
-@dataclass(frozen=True, slots=True)
-class _Weights:
+class _Weights(NamedTuple):
     """Values kept for a filter and a bias: a type with exact sums, these sums, and their conversion.
 
     at_once: as of Sums, for the pixels of the call.

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -40,8 +39,7 @@ Write = Callable[[Array, Array], None]  # computes from x, into some pixels [P, 
 _Made = TypeVar("_Made")
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """The pixels of the result from `first` to `last`, and what writes their sums."""
 
     first: int
@@ -150,8 +148,7 @@ class Layout(Protocol):
         """Return the padding in the memory of a block, and what writes the terms of dense x [N, H, W, C]."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Margin:
+class _Margin(NamedTuple):
     """Images as they are; their `columns` lie between the padding."""
 
     shape: Shape

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -99,8 +100,7 @@ def centre_filter(filter: Array, zero: int) -> Array:
     return filter.astype(np.int32) - zero
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(NamedTuple):
     """An op as a convolution with groups; `axis` is that of the filter's output channels."""
 
     window: Window

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,8 +21,7 @@ MOST_SHIFT = 12  # to the right, of sums whose results shaders/lib/estimated.wgs
 SHIFTED = 12582912.0  # 1.5 * 2^23: an integer n that is added to it is in the lowest bits of the sum
 
 
-@dataclass(frozen=True, slots=True)
-class Finish:
+class Finish(NamedTuple):
     """The WGSL for results of sums of 32 bits: a library in shaders/lib, and the functions that it calls."""
 
     library: str
@@ -137,8 +137,7 @@ class Rescaling:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Rounding:
+class Rounding(NamedTuple):
     """The rounding of LiteRT's default kernels of one op, on x86-64 (AVX2 and later), found by experiment.
 
     upwards: how many of a call's output channels, the first ones, round halves upwards, as its matrix product

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -51,8 +51,7 @@ def _looped(loops: Loops, channels: int, exact: Exact) -> LoopSteps:
     return LoopSteps(loops.floors if isinstance(exact, RealSteps) else loops.requantize, exact.rows(channels))
 
 
-@dataclass(frozen=True, slots=True)
-class LoopSteps:
+class LoopSteps(NamedTuple):
     """The conversion of other steps as a compiled loop, from float32 sums to 8 bits."""
 
     loop: Callable[..., None]
@@ -63,8 +62,7 @@ class LoopSteps:
         self.loop(sums, *self.steps, result)
 
 
-@dataclass(frozen=True, slots=True)
-class ProvenLoop:
+class ProvenLoop(NamedTuple):
     """The conversion of ProvenSteps as compiled loops: of all channels, and then of the `others`."""
 
     all: LoopSteps

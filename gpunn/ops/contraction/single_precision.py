@@ -10,9 +10,9 @@ converted.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -53,8 +53,7 @@ Exact = RealSteps | IntegerSteps
 Range = tuple[Array, Array]  # the least and the greatest sum of each channel that can occur
 
 
-@dataclass(frozen=True, slots=True)
-class SingleSteps:
+class SingleSteps(NamedTuple):
     """The conversion of sums of float32 in float32; where its rounding may decide, the `exact` steps do.
 
     It computes two numbers that the exact one lies between, 2 `slack` apart, and their floors are mostly the
@@ -121,8 +120,7 @@ class SingleSteps:
             stored[places] = self.exact.floors(sums.take(places), (places + first) % self.channels)
 
 
-@dataclass(frozen=True, slots=True)
-class ProvenSteps:
+class ProvenSteps(NamedTuple):
     """The conversion of sums of float32 in float32, with numbers that _proven() found.
 
     `others`: channels without such numbers, which `exact` converts. corrections: of what the numbers miss.
@@ -226,8 +224,7 @@ def _single(bounds: tuple[int, int]) -> tuple[np.float32, np.float32]:
     return np.float32(bounds[0]), np.float32(bounds[1])
 
 
-@dataclass(frozen=True, slots=True)
-class _Points:
+class _Points(NamedTuple):
     """Sums beside which results change: channels, results k, sums, and whether they reach k."""
 
     channels: Array

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 
@@ -94,8 +95,7 @@ def fits(call: Call, window: Window) -> bool:
     return call.x.dtype is DType.FLOAT32 and in_tiles(call, window)
 
 
-@dataclass(frozen=True, slots=True)
-class Arithmetic:
+class Arithmetic(NamedTuple):
     """The arithmetic of a convolution.
 
     dtype: of what lies between its kernels. lanes: the channels of an invocation of a transform, of the input

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import wraps
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,8 +29,7 @@ FEW = 64  # channels, too few for a loop of numpy's
 MANY = 8  # rows of an image, for which it pays to write one of them
 
 
-@dataclass(frozen=True, slots=True)
-class Binary:
+class Binary(NamedTuple):
     """One line: name, meaning, expression in a and b, dtypes, and whether an activation may be fused.
 
     `integers`: the expression for integers, where it is another, `int64` that for int64, `uint8` that for

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -52,8 +52,7 @@ class Combine:
     tables: tuple[Read, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Fixed:
+class Fixed(NamedTuple):
     """One line: factors of the scales (a, b, result), meaning and expression.
 
     All depend on LEFT, too: {left} in the expression. `alike`: an expression of stored values that serves

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from gpunn.kernel import Kernel, Param, keep_nan
 from gpunn.ops.accuracy import PROMISE, Accuracy
@@ -24,8 +23,7 @@ from gpunn.types import Array, DType, TensorType
 Table: TypeAlias = Callable[[Call], Array]  # all results of a quantised call, by the bits of x
 
 
-@dataclass(frozen=True, slots=True)
-class Fused:
+class Fused(NamedTuple):
     """The effect of an activation on the errors of its input.
 
     slope: its steepest. approximate: it adds errors of an elementary function.
@@ -35,8 +33,7 @@ class Fused:
     approximate: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Unary:
+class Unary(NamedTuple):
     """One line: name, meaning, expression, domain (bounds, ends included).
 
     `fused`: may stand as the attribute `activation` of other ops. `integer`: then also on integers.

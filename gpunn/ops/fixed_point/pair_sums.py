@@ -12,8 +12,8 @@ less. IntegerSums are for GPUs: these may contract a product and a sum of float3
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,8 +36,7 @@ Weights = Callable[[Call], tuple[float, float] | None]  # the real factors of bo
 Singles = tuple[np.float32, np.float32, np.float32]  # first, second, summand
 
 
-@dataclass(frozen=True, slots=True)
-class PairSums:
+class PairSums(NamedTuple):
     """The formula for a call. `offset` is a part of summand and bounds, so that no result is negative."""
 
     numbers: Singles
@@ -82,8 +81,7 @@ class PairSums:
         result[...] = sums  # the floor, of what is not negative
 
 
-@dataclass(frozen=True, slots=True)
-class IntegerSums:
+class IntegerSums(NamedTuple):
     """first a + second b + summand in 32 bits, of stored values: the result times 2^bits, and a fraction."""
 
     first: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,8 +28,7 @@ def as_31_bits(total: Array) -> tuple[Array, Array]:
     return total >> gone, gone
 
 
-@dataclass(frozen=True, slots=True)
-class IntegerRows:
+class IntegerRows(NamedTuple):
     """The integer arithmetic of an op on rows along attribute `axis`.
 
     `why_not`: why the arithmetic does not fit a call; empty if it fits. `reference`: the stored result.

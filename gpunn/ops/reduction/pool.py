@@ -11,8 +11,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -48,8 +48,7 @@ MANY = 128  # channels, enough for a loop of numpy's
 MOST_LISTED = 1 << 8  # cells of 8 bits, of whose sums there is a table
 
 
-@dataclass(frozen=True, slots=True)
-class Pool:
+class Pool(NamedTuple):
     """A pool: the padding's value, which starts the sum, the function of a cell, and the function of the sum.
 
     Average and L2 pools divide by the number of cells inside the input, as NNAPI and TFLite do, so their

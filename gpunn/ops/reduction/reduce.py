@@ -20,9 +20,8 @@ below that for long reductions.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -125,8 +124,7 @@ def _highest(call: Call) -> float:
     return _limits(call.x.dtype.numpy)[1]
 
 
-@dataclass(frozen=True, slots=True)
-class Reduction:
+class Reduction(NamedTuple):
     """One line: name, meaning, dtypes, start, and expressions in `acc` and `x`; `p.count` terms are joined.
 
     `initial` may depend on the call. `finish` may read `place`, the number of the result, counted in V.

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -64,8 +65,7 @@ class Folding:
     last: Folding | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Integer:
+class Integer(NamedTuple):
     """An op's integer arithmetic: its reference for many runs of a call, kernel, and why these do not serve a
     call (empty: they do).
 
@@ -122,8 +122,7 @@ WHOLE_MEAN: Mapping[DType, Folding] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _MeanRescaling:
+class _MeanRescaling(NamedTuple):
     """The conversion of a sum of stored values to a mean: after + rescale(sum - before, m, shift).
 
     upwards: for how many of the last dimension's results, the first ones, halves are rounded upwards.

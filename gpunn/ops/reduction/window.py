@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,8 +23,7 @@ from gpunn.types import MAX_ELEMENTS, Array, DType, Quantization, Shape, TensorT
 MAX_PLACES = 1 << 22  # that the windows of one axis have, all in all, where each gets an index of its own
 
 
-@dataclass(frozen=True, slots=True)
-class Joining:
+class Joining(NamedTuple):
     """The way to combine elements: the op that reduces, the op that combines two, and the neutral element."""
 
     reduce: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -118,7 +117,7 @@ def test_sums_that_no_numbers_serve_are_corrected() -> None:
     assert steps is not None and not len(steps.others)
     assert steps.corrections is not None and set(steps.corrections.channels) == {15}
     np.testing.assert_array_equal(case.converted(steps), case.expected())
-    missed = case.converted(replace(steps, corrections=None)) != case.expected()
+    missed = case.converted(steps._replace(corrections=None)) != case.expected()
     pixels, channels = missed.nonzero()
     assert {*channels} == {15} and {*ALL[pixels, 0]} <= {*steps.corrections.sums}
 

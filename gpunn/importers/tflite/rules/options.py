@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpunn.custom import flexbuffer_map
 from gpunn.errors import FormatError
 from gpunn.importers.tflite.node import Node
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(NamedTuple):
     """The options of an operator, by name, read with checks."""
 
     node: Node
