@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -95,14 +95,39 @@ def exact_product(matrix: Array, rows: Array, out: Array) -> None:
 
     Parts that OpenBLAS computes without packing take up to a third less time.
     """
-    most = SMALL_PRODUCT // max(1, matrix.size)
-    if len(rows) <= most or (most < FEWEST_ROWS and not in_halves(len(rows), matrix.size)):
+    parts = _parts(len(rows), matrix.size)
+    if parts == 1:
         np.matmul(rows, matrix, out=out)
         return
-    step = ceil_div(len(rows), ceil_div(len(rows), most))  # about as many in each part
+    if len(rows) % parts == 0:
+        np.matmul(in_parts(rows, parts), matrix, out=in_parts(out, parts))
+        return
+    step = ceil_div(len(rows), parts)  # about as many in each part
     for first in range(0, len(rows), step):
         part = slice(first, first + step)
         np.matmul(rows[part], matrix, out=out[part])
+
+
+def equal_parts(rows: int, weights: int) -> int:
+    """Return in how many equal parts numpy multiplies rows with a matrix in the least time, in one call."""
+    parts = _parts(rows, weights)
+    return 1 if rows % parts else parts
+
+
+def in_parts(rows: Array, parts: int) -> Array:
+    """Return rows [..., P, C] as equal parts [..., parts, P / parts, C]."""
+    return rows.reshape(*rows.shape[:-2], parts, rows.shape[-2] // parts, rows.shape[-1])
+
+
+@lru_cache(1 << 12)
+def _parts(rows: int, weights: int) -> int:
+    """Return in how many parts, if possible equal ones, products with a matrix take the least time."""
+    most = SMALL_PRODUCT // max(1, weights)
+    if rows <= most or (most < FEWEST_ROWS and not in_halves(rows, weights)):
+        return 1
+    least = ceil_div(rows, most)
+    even = (k for k in range(least, 2 * least + 1) if rows % k == 0 and rows // k >= FEWEST_OF_TWO)
+    return next(even, least)
 
 
 def in_halves(rows: int, weights: int) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from gpunn.ops.contraction.blocks import (
     StridedSums,
     Sums,
     Terms,
+    equal_parts,
+    in_parts,
     pixels_at_once,
     product,
     summed,
@@ -23,6 +25,7 @@ from gpunn.ops.contraction.blocks import (
 from gpunn.ops.contraction.channelwise import ChannelSums, add_bias, long_row
 from gpunn.ops.contraction.columns import column_pieces
 from gpunn.ops.contraction.depthwise_loop import DepthwiseLoop
+from gpunn.ops.contraction.patches import patches_of
 from gpunn.ops.contraction.pieces import (
     Piece,
     PieceSums,
@@ -33,13 +36,13 @@ from gpunn.ops.contraction.pieces import (
     window_pieces,
 )
 from gpunn.ops.contraction.prepared import UNBOUNDED
-from gpunn.ops.kernels.window import Window, seen
-from gpunn.ops.memory import scratch, together
+from gpunn.ops.kernels.window import Window, strided
+from gpunn.ops.memory import scratch
 from gpunn.types import Array, Shape
 
+FEWEST_CELLS = 32  # that a row of a window sees, for a product of its own
 FEW_PIXELS = 256  # for which reading the filter counts more than multiplying
 FEW = 144  # channels, up to which pixels that are copied side by side take less time than one by one
-MANY_CELLS = 1 << 11  # copies of cells side by side, which numpy makes in less time row by row of the window
 
 
 def rows_of(filter: Array) -> Array:
@@ -54,8 +57,10 @@ def sums_of(window: Window, shape: Shape, filter: Array, matrix: Array, terms: T
         sums = PointSums(matrix, terms, 1 < shape[0] * math.prod(window.out) <= FEW_PIXELS)
         return sums if window.pointwise else StridedSums(sums, window.stride)
     pixels = pixels_at_once(max(height * width * depth, channels))
-    by_patches = _by_patches(filter, matrix, terms.multiply)
-    return PieceSums(window_pieces(window, shape, terms, pixels, by_patches))
+    apart = terms.exact and window.stride == (1, 1) and shape[3] == depth and height > 1
+    by_rows = apart and FEWEST_CELLS <= width * depth >= channels
+    binding = _by_rows(filter, matrix) if by_rows else _by_patches(filter, matrix, terms.multiply)
+    return PieceSums(window_pieces(window, shape, terms, pixels, binding))
 
 
 def pieces_of(window: Window, shape: Shape, constant: bool, filter: Array) -> list[Piece]:
@@ -77,7 +82,7 @@ def _by_patches(filter: Array, matrix: Array, multiply: Multiply = product) -> B
     cells = height * width * depth
 
     def bind(padded: Array, window: Window) -> Place:
-        copy = _patches(padded, window)
+        copy = patches_of(padded, window)
         groups = padded.shape[3] // depth
 
         def write(out: Array) -> None:
@@ -96,29 +101,42 @@ def _by_patches(filter: Array, matrix: Array, multiply: Multiply = product) -> B
     return bind
 
 
-def _patches(padded: Array, window: Window) -> Callable[[], Array]:
-    """Return what lists the input cells of each output cell: [N, OH, OW, KH, KW, C]."""
-    cells = seen(padded, window)
-    run = together(cells.dtype, math.prod(cells.shape[4:]))
-    dense = window.dilation[1] == 1 and padded.flags.c_contiguous
-    beside, source = dense and run != cells.dtype and cells.size, cells
-    if beside:
-        source = np.ndarray(cells.shape[:4], run, padded, 0, cells.strides[:4])
+def _by_rows(filter: Array, matrix: Array) -> Binding:
+    """Return the sums of _by_patches() without a stride and groups, in any order of summation.
 
-    def target(patches: Array) -> Array:
-        return patches.reshape(*source.shape, -1).view(source.dtype)[..., 0] if beside else patches
+    Each row of the window has a product of its own, of the same copies: of what a row of the window sees.
+    """
+    channels, height, width, depth = filter.shape
+    cells = width * depth
+    matrices = matrix.reshape(height, 1, 1, cells, channels)
 
-    rows = range(source.shape[3]) if beside and source.size >= MANY_CELLS else (slice(None),)
-    sources = [source[:, :, :, row] for row in rows]
-    into = remembered(lambda patches: [target(patches)[:, :, :, row] for row in rows])
+    def bind(padded: Array, window: Window) -> Place:
+        (images, extent), (count, across), down = padded.shape[:2], window.out, window.dilation[0]
+        copy = patches_of(padded, replace(window, size=(1, width), out=(extent, across)))
+        shape = height, images, count * across
+        parts = equal_parts(count * across, cells * channels)
 
-    def copy() -> Array:
-        patches = scratch("patches", cells.shape, padded.dtype)
-        for part, of_row in zip(into(patches), sources, strict=True):
-            part[...] = of_row
-        return patches
+        def of_rows(patches: Array) -> Array:
+            image, row, column = patches.strides[:3]
+            return in_parts(
+                strided(patches, (*shape, cells), (down * row, image, column, patches.itemsize)), parts
+            )
 
-    return copy
+        seen = remembered(of_rows)
+        made = remembered(lambda products: (in_parts(products, parts), *products))
+
+        def write(out: Array) -> None:
+            patches, products = seen(copy()), scratch("products", (*shape, channels), out.dtype)
+            together, first, second, *others = made(products)
+            np.matmul(patches, matrices, out=together)
+            total = out.reshape(products.shape[1:])
+            np.add(first, second, out=total)
+            for more in others:
+                np.add(total, more, out=total)
+
+        return write
+
+    return bind
 
 
 def sums_by_channel(window: Window, shape: Shape, filter: Array, terms: Terms) -> Sums:

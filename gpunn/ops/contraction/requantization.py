@@ -12,7 +12,8 @@ from gpunn.ops.call import Call
 from gpunn.ops.compiled import Loops, current
 from gpunn.ops.contraction.conversion import Conversion, InBlocks, IntegerSteps, Line, RealSteps
 from gpunn.ops.contraction.product_rescaling import Rescaling
-from gpunn.ops.contraction.single_precision import Exact, LearningSteps, ProvenSteps, Range, SingleSteps
+from gpunn.ops.contraction.proven_numbers import Range
+from gpunn.ops.contraction.single_precision import Exact, LearningSteps, ProvenSteps, SingleSteps
 from gpunn.ops.fixed_point.affine import store
 from gpunn.ops.op import EIGHT_BITS
 from gpunn.types import Array
@@ -33,7 +34,7 @@ def few_steps(
     line = Line.of(call, how, bias)
     if loops is not None and exact == np.float32 and call.y.dtype in EIGHT_BITS:
         # Such a program runs for long, so that the search pays in any case.
-        proven = None if line is None else ProvenSteps.of(line, safe, sums(), corrected=False)
+        proven = None if line is None else ProvenSteps.of(line, safe, sums(), plain=True)
         channels = call.y.shape[-1]
         return _looped(loops, channels, safe) if proven is None else ProvenLoop.of(loops, channels, proven)
     if exact != np.float32:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpunn.ops.contraction import single_precision
+from gpunn.ops.contraction import proven_numbers, single_precision
 from gpunn.ops.contraction.conversion import IntegerSteps, Line, RealSteps, spread
 from gpunn.ops.contraction.product_rescaling import Rescaling
 from gpunn.ops.contraction.requantization import ProvenLoop
@@ -92,9 +92,9 @@ def test_numbers_that_are_only_rounded_are_not() -> None:
 def test_a_channel_without_numbers_is_converted_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case([0.0123, 0.0, 0.0081, 0.5000001], DType.INT8, 99)  # the last: halves, but for the last digits
     given = case.line, case.exact, case.sums
-    assert ProvenSteps.of(*given, corrected=False) is None
+    assert ProvenSteps.of(*given, plain=True) is None
     monkeypatch.setattr(single_precision, "MOST_OTHERS", 1)
-    steps = ProvenSteps.of(*given, corrected=False)
+    steps = ProvenSteps.of(*given, plain=True)
     assert steps is not None and list(steps.others) == [3]
     np.testing.assert_array_equal(case.converted(steps), case.expected())
     looped = ProvenLoop.of(PLAIN, len(case.bias), steps)
@@ -105,13 +105,14 @@ def test_a_channel_without_numbers_is_converted_by_itself(monkeypatch: pytest.Mo
 def test_many_sums_are_worth_some_channels_by_themselves() -> None:
     case = Case([0.03 / 1.2345 ** (k / 2) for k in range(15)] + [0.5000001], DType.INT8, 99)
     given = case.line, case.exact, case.sums
-    assert ProvenSteps.of(*given, corrected=False) is None
-    steps = ProvenSteps.of(*given, most=1 / 8, corrected=False)
+    assert ProvenSteps.of(*given, plain=True) is None
+    steps = ProvenSteps.of(*given, most=1 / 8, plain=True)
     assert steps is not None and list(steps.others) == [15]
     np.testing.assert_array_equal(case.converted(steps), case.expected())
 
 
-def test_sums_that_no_numbers_serve_are_corrected() -> None:
+def test_sums_that_no_numbers_serve_are_corrected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proven_numbers, "SHIFTS", 0)
     case = Case([0.03 / 1.2345 ** (k / 2) for k in range(15)] + [0.5000001], DType.INT8, 99)
     steps = case.proven()
     assert steps is not None and not len(steps.others)
@@ -122,10 +123,27 @@ def test_sums_that_no_numbers_serve_are_corrected() -> None:
     assert {*channels} == {15} and {*ALL[pixels, 0]} <= {*steps.corrections.sums}
 
 
-def test_channels_of_small_factors_are_exact_with_corrections() -> None:
-    case = Case([float(f) for f in np.random.default_rng(0).uniform(2e-3, 1e-2, 32)], DType.INT8, 20000)
-    steps = ProvenSteps.of(case.line, case.exact, case.sums, most=1)
-    assert steps is not None and steps.corrections is not None
+@pytest.mark.parametrize("dtype", [DType.INT8, DType.UINT8])
+@pytest.mark.parametrize("seed", [0, 2, 3])
+def test_channels_of_small_factors_are_exact_with_shifts(seed: int, dtype: DType) -> None:
+    case = Case([float(f) for f in np.random.default_rng(seed).uniform(2e-3, 1e-2, 32)], dtype, 20000)
+    without, numbers = proven_numbers.proven(case.line, case.sums)
+    assert without.shift is None and without.misses.any()
+    assert numbers.shift is not None and not numbers.misses.any()
+    assert set(numbers.shift.nonzero()[0]) == set(without.misses.nonzero()[0])
+    steps = case.proven()
+    assert steps is not None and steps.shift is not None
+    assert steps.corrections is None and not len(steps.others)
+    np.testing.assert_array_equal(case.converted(steps), case.expected())
+    rounded = steps._replace(shift=None, summand=spread(case.line.summand.astype(np.float32)))
+    assert (case.converted(rounded) != case.expected()).any()
+
+
+def test_shifts_and_corrections_go_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proven_numbers, "SHIFTS", 1)
+    case = Case([float(f) for f in np.random.default_rng(2).uniform(2e-4, 1e-3, 32)], DType.INT8, 20000)
+    steps = case.proven()
+    assert steps is not None and steps.shift is not None and steps.corrections is not None
     np.testing.assert_array_equal(case.converted(steps), case.expected())
 
 
@@ -133,15 +151,17 @@ def test_a_float64_that_is_not_sure_proves_nothing() -> None:
     case = Case([2.0**-30, 0.01], DType.UINT8, 0)
     case.bias[:] = 2**29  # half a step: where float64 could err, it may not decide
     assert not case.line.exact[0]
-    assert single_precision._proven(case.line, case.sums)[2][0] > single_precision.MOST_MISSES
+    for numbers in proven_numbers.proven(case.line, case.sums):
+        assert numbers.misses[0] > proven_numbers.MOST_MISSES
 
 
 def test_many_channels_are_searched_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     case = CASES["usual"]
-    whole = single_precision._proven(case.line, case.sums)
-    monkeypatch.setattr(single_precision, "CHANNELS", 4)
-    for a, b in zip(whole[:3], single_precision._proven(case.line, case.sums)[:3], strict=True):
-        np.testing.assert_array_equal(a, b)
+    (whole,) = proven_numbers.proven(case.line, case.sums)
+    monkeypatch.setattr(proven_numbers, "CHANNELS", 4)
+    (parts,) = proven_numbers.proven(case.line, case.sums)
+    for name in ("factor", "summand", "misses"):
+        np.testing.assert_array_equal(getattr(parts, name), getattr(whole, name))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -154,12 +174,13 @@ def test_doubtful_results_are_computed_exactly(name: str) -> None:
         np.testing.assert_array_equal(case.converted(steps), case.expected())
 
 
-@pytest.mark.parametrize("factors, learns", [([0.0123, 0.0081], True), ([1.1e-4, 1.3e-4], False)])
+@pytest.mark.parametrize("factor, bias, learns", [(0.0123, 500, True), (2.0**-30, 2**29, False)])
 def test_steps_learn_after_some_pixels(
-    factors: list[float], learns: bool, monkeypatch: pytest.MonkeyPatch
+    factor: float, bias: int, learns: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(single_precision, "PIXELS_BEFORE_SEARCH", 1000)
-    case, asked = Case(factors, DType.INT8, 500), []
+    case, asked = Case([factor, 0.0081], DType.UINT8, 0), []
+    case.bias[0] = bias
     ranges = lambda: asked.append(1) or case.sums  # noqa: E731
     steps = LearningSteps(case.line, case.exact, case.exact, ranges)
     some = ALL[::600]
