@@ -64,13 +64,14 @@ class Binding(Protocol):
 class Terms(NamedTuple):
     """The way from elements to terms of sums: what is subtracted, and what padding holds (`around`).
 
-    exact: all sums of integers are, in any order.
+    exact: all sums of integers are, in any order. most: the largest size of a term; 0 if it is not known.
     """
 
     dtype: np.dtype[Any]
     subtracted: int = 0
     around: int = 0
     exact: bool = False
+    most: int = 0
 
     @property
     def multiply(self) -> Multiply:

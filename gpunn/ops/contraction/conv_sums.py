@@ -36,6 +36,7 @@ from gpunn.ops.contraction.pieces import (
     window_pieces,
 )
 from gpunn.ops.contraction.prepared import UNBOUNDED
+from gpunn.ops.contraction.row_pairs import row_pair_pieces
 from gpunn.ops.kernels.window import Window, strided
 from gpunn.ops.memory import scratch
 from gpunn.types import Array, Shape
@@ -57,6 +58,9 @@ def sums_of(window: Window, shape: Shape, filter: Array, matrix: Array, terms: T
         sums = PointSums(matrix, terms, 1 < shape[0] * math.prod(window.out) <= FEW_PIXELS)
         return sums if window.pointwise else StridedSums(sums, window.stride)
     pixels = pixels_at_once(max(height * width * depth, channels))
+    pieces = row_pair_pieces(window, shape, filter, terms, pixels)
+    if pieces is not None:
+        return PieceSums(pieces)
     apart = terms.exact and window.stride == (1, 1) and shape[3] == depth and height > 1
     by_rows = apart and FEWEST_CELLS <= width * depth >= channels
     binding = _by_rows(filter, matrix) if by_rows else _by_patches(filter, matrix, terms.multiply)

@@ -220,11 +220,12 @@ class _Weights(NamedTuple):
         biases = np.where(how.multiplier == 0, 0, 0 if bias is None else bias.astype(np.int64))
         within = _fit_32_bits(how, max(high - how.zero_x, how.zero_x - low) * totals + np.abs(biases))
         if raw and max(-low, high) * most < EXACT:
-            terms = Terms(np.dtype(np.float32), around=how.zero_x, exact=True)
+            terms = Terms(np.dtype(np.float32), around=how.zero_x, exact=True, most=max(-low, high))
             biases = biases - how.zero_x * centred.sum(axis=others, dtype=np.float64).astype(np.int64)
         else:
             dtype = np.dtype(np.float32 if reach < EXACT else np.float64)
-            terms = Terms(dtype, how.zero_x, exact=True)
+            most = max(high - how.zero_x, how.zero_x - low)
+            terms = Terms(dtype, how.zero_x, exact=True, most=most)
         conversion: Conversion
         if how.steps is not Steps.TWICE:
             conversion = ManySteps(call, how, partial(_rescaled_int64, how, biases))

@@ -26,7 +26,8 @@ from gpunn.types import Array
 FACTOR_STEPS = (0, 1, -1, 2, -2, 3, -3)  # in units of the last digit
 SUMMAND_STEPS = (0, 1, -1, 2, -2, 4, -4, 8, -8)
 SINGLE = np.dtype(np.float32)
-FLIP = np.uint8(128)
+BYTE = np.dtype(np.uint8)
+FLIP = np.array(128, BYTE)
 BLOCK = 1 << 14  # elements that numpy adds at a time: they stay in the CPU's cache
 NEAR = 2.0**-8  # of an integer, where what is tried is looked at first
 # Of a fraction. Factors that are 3.5 units off add 3.5 * 510 of 2^20 units at most: half of NEAR.
@@ -37,11 +38,15 @@ Singles = tuple[np.float32, np.float32, np.float32]  # first, second, summand
 
 
 class PairSums(NamedTuple):
-    """The formula for a call. `offset` is a part of summand and bounds, so that no result is negative."""
+    """The formula for a call. `offset` is a part of summand and bounds, so that no result is negative.
+
+    arrays: numbers and bounds as arrays without axes, with which numpy begins sooner than with its scalars.
+    """
 
     numbers: Singles
     bounds: tuple[np.float32, np.float32]
     offset: int
+    arrays: tuple[Array, Array, Array, Array, Array]
 
     @classmethod
     def of(cls, call: Call, weights: tuple[float, float], table: Array) -> PairSums | None:
@@ -52,7 +57,10 @@ class PairSums(NamedTuple):
         zeros = [scale_of(call, type)[1] for type in (call.x, call.input(1), call.y)]
         exact = zeros[2] + offset + 0.5 - zeros[0] * weights[0] - zeros[1] * weights[1]
         numbers = _proven((*weights, exact), bounds, table.astype(np.int16) + offset, call.x.dtype.numpy)
-        return None if numbers is None else cls(numbers, bounds, offset)
+        if numbers is None:
+            return None
+        one, two, summand, low_end, high_end = map(np.asarray, (*numbers, *bounds))
+        return cls(numbers, bounds, offset, (one, two, summand, low_end, high_end))
 
     def write(self, loops: Loops | None, a: Array, b: Array, result: Array) -> None:
         """Write the results of dense arrays of one shape, by a compiled loop if there are some."""
@@ -60,16 +68,19 @@ class PairSums(NamedTuple):
         if loops is not None:
             loops.pair_sums(first, second, self.numbers, self.bounds, self.offset, stored)
             return
-        unsigned = stored.view(np.uint8)
-        for start in range(0, len(stored), BLOCK):
-            part = slice(start, start + BLOCK)
-            self._write(first[part], second[part], unsigned[part])
+        unsigned = stored.view(BYTE)
+        if len(stored) <= BLOCK:
+            self._write(first, second, unsigned)
+        else:
+            for start in range(0, len(stored), BLOCK):
+                part = slice(start, start + BLOCK)
+                self._write(first[part], second[part], unsigned[part])
         if self.offset:
             np.bitwise_xor(unsigned, FLIP, out=unsigned)
 
     def _write(self, a: Array, b: Array, result: Array) -> None:
         """Write the results of a block, `offset` higher."""
-        one, two, summand = self.numbers
+        one, two, summand, low, high = self.arrays
         sums, others = scratch("numbers", a.shape, SINGLE), scratch("others", a.shape, SINGLE)
         sums[...] = a
         others[...] = b
@@ -77,7 +88,7 @@ class PairSums(NamedTuple):
         np.add(sums, summand, out=sums)
         np.multiply(others, two, out=others)
         np.add(sums, others, out=sums)
-        sums.clip(*self.bounds, out=sums)
+        sums.clip(low, high, out=sums)
         result[...] = sums  # the floor, of what is not negative
 
 
