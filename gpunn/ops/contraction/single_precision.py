@@ -29,6 +29,7 @@ from gpunn.ops.contraction.conversion import (
     spread,
 )
 from gpunn.ops.contraction.corrections import Corrections
+from gpunn.ops.contraction.pieces import remembered
 from gpunn.ops.contraction.product_rescaling import Rescaling
 from gpunn.ops.contraction.proven_numbers import MOST_MISSES, Numbers, Range, proven
 from gpunn.ops.memory import scratch
@@ -38,6 +39,7 @@ MOST_SLACK = 2.0**-8  # a result is doubtful with a probability of twice as much
 WORD = 8  # flags that are looked at together
 SINGLE, BYTE, FLAGS = np.dtype(np.float32), np.dtype(np.uint8), np.dtype(np.uint64)
 PIXELS_BEFORE_SEARCH = 1 << 13
+LEAST_COUNTED = 1 << 9  # sums of a run: fewer gain as much, as numpy's calls are fewer
 MOST_OTHERS = 1 / 32  # of the channels may be converted by themselves, as that takes several times as long
 MOST_MISSED = 1 / 8  # such sums for each channel, in the mean: with more, exact steps take less time
 
@@ -164,35 +166,46 @@ class ProvenSteps(NamedTuple):
 
     def write(self, sums: Array, result: Array) -> None:
         """Write the results [pixels, C] of sums of products, which change."""
-        rest = sums.take(self.others, axis=1) if len(self.others) else None
-        corrected = None if self.corrections is None else self.corrections.find(sums)
-        stored, blocks = result.view(BYTE), blocks_of(*sums.shape, self.longest)
-        if len(blocks) == 1:
-            ((_, shape),) = blocks
-            shape = shape if shape[0] > 1 else shape[1:]  # numpy begins sooner
-            self._convert(sums.reshape(shape), stored.reshape(shape))
-        else:
-            flat, results = sums.reshape(-1), stored.reshape(-1)
-            for place, shape in blocks:
-                self._convert(flat[place].reshape(shape), results[place].reshape(shape))
-        lower(stored, self.offset)
-        if rest is not None:
-            found = np.empty(rest.shape, result.dtype)
-            self.exact.write(rest, found)
-            result[:, self.others] = found
-        if corrected is not None:
-            places, numbers = corrected
-            result.reshape(-1)[places] = numbers
+        self.writer()(sums, result)
 
-    def _convert(self, numbers: Array, result: Array) -> None:
-        """Write the results of sums [..., pixels * C], which change, `offset` higher."""
-        width = numbers.shape[-1]
-        if self.shift is not None:
-            np.add(numbers, self.shift[:width], out=numbers)
-        np.multiply(numbers, self.factor[:width], out=numbers)
-        np.add(numbers, self.summand[:width], out=numbers)
-        numbers.clip(*self.bounds, out=numbers)
-        result[...] = numbers
+    def writer(self) -> Callable[[Array, Array], None]:
+        """Return write() for many runs: it keeps views of the sums while they lie in the same memory."""
+        views, others, corrections = remembered(self._views), self.others, self.corrections
+        exact, (low, high), offset = self.exact, self.bounds, self.offset
+
+        def write(sums: Array, result: Array) -> None:
+            rest = sums.take(others, axis=1) if len(others) else None
+            corrected = None if corrections is None else corrections.find(sums)
+            stored, blocks = result.view(BYTE), views(sums)
+            for numbers, place, shift, factor, summand in blocks:
+                if shift is not None:
+                    np.add(numbers, shift, out=numbers)
+                np.multiply(numbers, factor, out=numbers)
+                np.add(numbers, summand, out=numbers)
+                numbers.clip(low, high, out=numbers)
+                part = stored if len(blocks) == 1 else stored.reshape(-1)[place]
+                part.reshape(numbers.shape)[...] = numbers  # the floor, of what is not negative
+            lower(stored, offset)
+            if rest is not None:
+                found = np.empty(rest.shape, result.dtype)
+                exact.write(rest, found)
+                result[:, others] = found
+            if corrected is not None:
+                places, right = corrected
+                result.reshape(-1)[places] = right
+
+        return write
+
+    def _views(self, sums: Array) -> list[tuple[Array, slice, Array | None, Array, Array]]:
+        """Return blocks [..., pixels * C] of sums, their places among all, and the numbers for each."""
+        blocks, flat, found = blocks_of(*sums.shape, self.longest), sums.reshape(-1), []
+        for place, (rows, width) in blocks:
+            shape = (rows, width) if len(blocks) > 1 or rows > 1 else (width,)  # numpy begins sooner
+            shift = None if self.shift is None else self.shift[:width]
+            found.append(
+                (flat[place].reshape(shape), place, shift, self.factor[:width], self.summand[:width])
+            )
+        return found
 
     def rows(self, channels: int) -> tuple[Any, ...]:
         """Return what loops.floors() takes."""
@@ -218,14 +231,18 @@ class LearningSteps:
             line, exact, sums(), most
         )
         self._steps, self._left = steps, PIXELS_BEFORE_SEARCH
+        self._write: Callable[[Array, Array], None] = steps.write
+        self._least = LEAST_COUNTED // max(1, len(line.factor))
 
     def write(self, sums: Array, result: Array) -> None:
         """Write the results [pixels, C] of sums of products, which may change."""
         if self._prove is not None:
-            self._left -= len(sums)
+            self._left -= max(len(sums), self._least)
             if self._left <= 0:
-                self._steps, self._prove = self._prove() or self._steps, None
-        self._steps.write(sums, result)
+                proven, self._prove = self._prove(), None
+                if proven is not None:
+                    self._steps, self._write = proven, proven.writer()
+        self._write(sums, result)
 
 
 def _single(bounds: tuple[int, int]) -> tuple[Array, Array]:

@@ -64,22 +64,20 @@ class PairSums(NamedTuple):
 
     def write(self, loops: Loops | None, a: Array, b: Array, result: Array) -> None:
         """Write the results of dense arrays of one shape, by a compiled loop if there are some."""
+        if loops is None and result.size <= BLOCK:
+            self._write(a, b, result.view(BYTE))
+            return
         first, second, stored = (v.reshape(-1) for v in (a, b, result))
         if loops is not None:
             loops.pair_sums(first, second, self.numbers, self.bounds, self.offset, stored)
             return
         unsigned = stored.view(BYTE)
-        if len(stored) <= BLOCK:
-            self._write(first, second, unsigned)
-        else:
-            for start in range(0, len(stored), BLOCK):
-                part = slice(start, start + BLOCK)
-                self._write(first[part], second[part], unsigned[part])
-        if self.offset:
-            np.bitwise_xor(unsigned, FLIP, out=unsigned)
+        for start in range(0, len(stored), BLOCK):
+            part = slice(start, start + BLOCK)
+            self._write(first[part], second[part], unsigned[part])
 
     def _write(self, a: Array, b: Array, result: Array) -> None:
-        """Write the results of a block, `offset` higher."""
+        """Write the results of a block as unsigned integers of the same bits."""
         one, two, summand, low, high = self.arrays
         sums, others = scratch("numbers", a.shape, SINGLE), scratch("others", a.shape, SINGLE)
         sums[...] = a
@@ -90,6 +88,8 @@ class PairSums(NamedTuple):
         np.add(sums, others, out=sums)
         sums.clip(low, high, out=sums)
         result[...] = sums  # the floor, of what is not negative
+        if self.offset:
+            np.bitwise_xor(result, FLIP, out=result)
 
 
 class IntegerSums(NamedTuple):

@@ -32,7 +32,7 @@ from gpunn.ops.fixed_point.affine import (
     times,
 )
 from gpunn.ops.fixed_point.pair_sums import PairSums, Weights
-from gpunn.ops.memory import empty, scratch
+from gpunn.ops.memory import LEAST_BYTES, empty, scratch
 from gpunn.ops.op import EIGHT_BITS, Quantized
 from gpunn.pointwise import Pointwise, Repeat
 from gpunn.types import Array, DType, TensorType
@@ -159,26 +159,28 @@ def by_pairs(
             return functools.partial(reference, call)
         table: Array | None = None
         sums: PairSums | None = None
-        left = 2**16
+        left, count, shape = 2**16, call.y.size, call.y.shape
+        new = np.empty if call.y.nbytes < LEAST_BYTES else empty  # begins sooner
 
         def compute(a: Array, b: Array) -> Array:
             nonlocal table, sums, left
-            left -= call.y.size
-            if table is None and left > 0:
-                return reference(call, a, b)
+            if table is None:
+                left -= count
+                if left > 0:
+                    return reference(call, a, b)
             loops = current()
             if table is None:
                 table, factors = pair_table(call, reference), weights(call)
                 sums = None if factors is None else PairSums.of(call, factors, table)
             alike = a.shape == b.shape
             if sums is not None and alike:
-                result = empty(call.y.shape, table.dtype)
+                result: Array = new(shape, table.dtype)
                 sums.write(loops, a, b, result)
                 return result
             if not alike or a.size <= BLOCK:
                 pairs = a.view(np.uint8).astype(np.uint16) << 8
                 return table.take(pairs | b.view(np.uint8))
-            result = empty(call.y.shape, table.dtype)
+            result = new(shape, table.dtype)
             first, second = (v.reshape(-1).view(np.uint8) for v in (a, b))
             _read_pairs(first, second, result.reshape(-1), table)
             return result

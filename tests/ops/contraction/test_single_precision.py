@@ -188,3 +188,27 @@ def test_steps_learn_after_some_pixels(
         np.testing.assert_array_equal(case.converted(steps, some), case.expected(some))
         assert len(asked) == (run >= 2)
     assert isinstance(steps._steps, ProvenSteps) == learns
+
+
+def test_runs_of_few_sums_count_as_more() -> None:
+    """A run of 2 channels counts as 256 pixels at least, so 32 runs are as many as start the search."""
+    case = Case([0.0123, 0.0081], DType.INT8, 500)
+    steps = LearningSteps(case.line, case.exact, case.exact, lambda: case.sums)
+    for run in range(40):
+        np.testing.assert_array_equal(case.converted(steps, ALL[run::99999]), case.expected(ALL[run::99999]))
+        assert isinstance(steps._steps, ProvenSteps) == (run >= 31)
+
+
+def test_a_writer_goes_from_memory_to_memory() -> None:
+    """It keeps views of the sums, which must be those of the array that it gets."""
+    case = CASES["usual"]
+    steps = case.proven()
+    assert steps is not None
+    write, rooms = steps.writer(), [np.empty((700, 8), np.float32) for _ in range(2)]
+    rooms.append(np.empty((40000, 8), np.float32))  # in several blocks
+    for round, room in enumerate([rooms[k] for k in (0, 0, 1, 0, 2, 2, 1)]):
+        some = ALL[round * 9 :: 3][: len(room)]
+        room[...] = some
+        found: Array = np.empty(room.shape, np.int8)
+        write(room, found)
+        np.testing.assert_array_equal(found, case.expected(some))
