@@ -1,4 +1,4 @@
-// Weights of quantised tensors that are packed without their zero point, as float16. lib/stored_weights.wgsl has the
+// Weights of quantised tensors that are packed without their zero point, as f32. lib/stored_weights.wgsl has the
 // same for weights of 8 bits. Expects w.
 
 const SHIFTED = vec4<f32>(12582912.0); // 1.5 * 2^23

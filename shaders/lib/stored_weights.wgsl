@@ -1,5 +1,5 @@
 // Weights of quantised tensors of 8 bits in words of four, for devices that take longer to load a word than to take it
-// apart. lib/centred_weights.wgsl has the same for weights that are packed as float16.
+// apart. lib/centred_weights.wgsl has the same for weights that are packed as f32.
 //
 // A weight stays where it lies in its word, so that nothing is shifted: column k has 2^8k times the weights, and so
 // have the sums of a step, which are as exact. The three lower bytes are unsigned, the highest one is signed.

@@ -22,8 +22,8 @@ OF_INTEGERS, OF_FEW_CHANNELS = Gain(1.7, 3.5), Gain(0, 3.5)
 
 
 def pack_centred(filter: Array, zero: int) -> Array:
-    """Pack [O, ..., I] of 8 bits without its zero point as pack_blocks() does, as float16, which is exact."""
-    return pack_blocks((filter.astype(np.int16) - zero).astype(np.float16))
+    """Pack [O, ..., I] of 8 bits without its zero point as pack_blocks() does, as float32."""
+    return pack_blocks((filter.astype(np.int16) - zero).astype(np.float32))
 
 
 def pack_words(filter: Array, zero: int) -> Array:
@@ -60,8 +60,8 @@ def of_shared_sums(call: Call, how: Rescaling, real: Kernel, terms: int) -> Kern
         w = replace(w, width=1, pack=Pack(pack_words, (how.zero_w,)), dtype=DType.INT32)
         weights, params["offsets"] = "stored_weights", _offsets(call.input(1).dtype, how.zero_w)
     else:
-        pack, nbytes = Pack(pack_centred, (how.zero_w,)), 2 * channels * rows
-        w, weights = replace(w, pack=pack, dtype=DType.FLOAT16, nbytes=nbytes), "centred_weights"
+        pack, nbytes = Pack(pack_centred, (how.zero_w,)), 4 * channels * rows
+        w, weights = replace(w, pack=pack, dtype=DType.FLOAT32, nbytes=nbytes), "centred_weights"
     if call.has(2):
         bias = replace(bias, pack=Pack(pack_bias, (BLOCK,)))
     kernel = replace(

@@ -121,7 +121,7 @@ def test_biases_of_any_size(spread: float, kind: str, gpu: str) -> None:
 def test_a_filter_is_packed_without_its_zero_point() -> None:
     filter = np.array([[0, 255, 3], [7, 128, 250]], np.uint8)
     packed = pack_centred(filter, 128)
-    assert (packed.dtype, packed.shape) == (np.float16, (1, 8, 32))
+    assert (packed.dtype, packed.shape) == (np.float32, (1, 8, 32))
     np.testing.assert_array_equal(packed[0, :3, :2].T, filter.astype(int) - 128)
     assert not packed[0, 3:].any() and not packed[0, :, 2:].any()
 
