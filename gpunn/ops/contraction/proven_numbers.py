@@ -47,7 +47,8 @@ class Points(NamedTuple):
     def wrong(self, factor: Array, summand: Array, shift: Array) -> Array:
         """Tell which points float32 computes wrong."""
         at = self.channels
-        numbers = (self.sums + shift[at]) * factor[at] + summand[at]
+        sums = self.sums + shift[at] if shift.any() else self.sums
+        numbers = sums * factor[at] + summand[at]
         return np.asarray((numbers >= self.results) != self.reached)
 
 
