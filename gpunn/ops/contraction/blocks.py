@@ -23,7 +23,7 @@ from gpunn.types import Array, Shape
 BLOCK = 1 << 18  # numbers that a block reads or sums up; each block costs some microseconds, whatever it has
 KEPT_BYTES = 1 << 17  # of a padded image whose memory an operation keeps, so that it writes the padding once
 SMALL_PRODUCT = 10**6  # multiplications; OpenBLAS computes up to so many without packing, in less time
-FEWEST_ROWS = 16  # of such a part of a product
+FEWEST_OF_PART = 16  # rows of such a part of a product
 FEWEST_OF_TWO = 8  # the same where there are two parts
 LEAST_ROWS = 256  # of a product of matrices: with fewer, BLAS packs the filter too often
 
@@ -124,7 +124,7 @@ def in_parts(rows: Array, parts: int) -> Array:
 def _parts(rows: int, weights: int) -> int:
     """Return in how many parts, if possible equal ones, products with a matrix take the least time."""
     most = SMALL_PRODUCT // max(1, weights)
-    if rows <= most or (most < FEWEST_ROWS and not in_halves(rows, weights)):
+    if rows <= most or (most < FEWEST_OF_PART and not in_halves(rows, weights)):
         return 1
     least = ceil_div(rows, most)
     even = (k for k in range(least, 2 * least + 1) if rows % k == 0 and rows // k >= FEWEST_OF_TWO)

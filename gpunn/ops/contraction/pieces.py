@@ -32,7 +32,7 @@ from gpunn.ops.memory import aligned, scratch
 from gpunn.types import Array, Shape
 
 MOST_WEIGHTS = 1 << 20  # of a filter for which another copy is worth its memory
-FEWEST_ROWS = 96  # of such a product, of which several are worth what is around each call
+FEWEST_OF_PIECE = 96  # of such a product, of which several are worth what is around each call
 ROW = 1 << 13  # numbers, as many as numpy's buffers have: shorter rows would be copied there before a sum
 
 Write = Callable[[Array, Array], None]  # computes from x, into some pixels [P, C] of the result
@@ -90,7 +90,7 @@ def filter_matrix(rows: Array, constant: bool, pixels: int) -> Array:
 def product_rows(pixels: int, depth: int, channels: int) -> int:
     """Return how many rows of a product [pixels, depth] x [depth, channels] are computed at a time."""
     small = SMALL_PRODUCT // max(1, depth * channels)
-    most = small if small >= FEWEST_ROWS else pixels_at_once(max(depth, channels))
+    most = small if small >= FEWEST_OF_PIECE else pixels_at_once(max(depth, channels))
     return ceil_div(pixels, ceil_div(pixels, most) or 1)
 
 
