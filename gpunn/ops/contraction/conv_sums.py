@@ -58,7 +58,7 @@ def sums_of(window: Window, shape: Shape, filter: Array, matrix: Array, terms: T
         sums = PointSums(matrix, terms, 1 < shape[0] * math.prod(window.out) <= FEW_PIXELS)
         return sums if window.pointwise else StridedSums(sums, window.stride)
     pixels = pixels_at_once(max(height * width * depth, channels))
-    pieces = row_pair_pieces(window, shape, filter, terms, pixels)
+    pieces = row_pair_pieces(window, shape, filter.shape, matrix, terms, pixels)
     if pieces is not None:
         return PieceSums(pieces)
     apart = terms.exact and window.stride == (1, 1) and shape[3] == depth and height > 1

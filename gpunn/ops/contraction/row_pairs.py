@@ -25,7 +25,7 @@ import numpy as np
 from gpunn.kernel import ceil_div
 from gpunn.ops.contraction.blocks import Binding, Place, RowBlock, Terms, equal_parts, in_parts, row_blocks
 from gpunn.ops.contraction.patches import patches_of
-from gpunn.ops.contraction.pieces import Piece, most_rows, pieces_in, remembered
+from gpunn.ops.contraction.pieces import MOST_WEIGHTS, Piece, most_rows, pieces_in, remembered
 from gpunn.ops.kernels.window import Window
 from gpunn.ops.memory import aligned, scratch
 from gpunn.types import Array, Shape
@@ -36,19 +36,22 @@ _ROWS = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]], np.f
 
 
 def row_pair_pieces(
-    window: Window, shape: Shape, filter: Array, terms: Terms, pixels: int
+    window: Window, shape: Shape, size: Shape, matrix: Array, terms: Terms, pixels: int
 ) -> list[Piece] | None:
-    """Return sums of a filter [O, 3, KW, I] of integers over the windows of x [N, H, W, I].
+    """Return sums of a filter of integers over the windows of x [N, H, W, I].
 
-    None where the window or the filter is another one, where float32 might round, and for an odd number of
-    rows.
+    size: of the filter, [O, 3, KW, I]. matrix: its weights [3 * KW * I, O]. None where the window or the
+    filter is another one, where float32 might round, for an odd number of rows, and for so many weights that
+    another copy is not worth its memory.
     """
-    channels, height, width, depth = filter.shape
+    channels, height, width, depth = size
     if height != 3 or window.stride != (1, 1) or window.dilation[0] != 1 or not terms.exact:
         return None
     if min(channels, depth) < FEWEST_CHANNELS or shape[3] != depth or terms.dtype != np.float32:
         return None
-    rows = np.einsum("kh,ohwi->kwio", _ROWS, filter).reshape(4, width * depth, channels)
+    if matrix.size > MOST_WEIGHTS:
+        return None
+    rows = (_ROWS @ matrix.reshape(height, width * depth * channels)).reshape(4, width * depth, channels)
     largest = 2 * terms.most * float(np.abs(rows).sum(axis=1, dtype=np.float64).max())  # in any order
     if not 0 < largest < EXACT:
         return None

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpunn.ops.contraction import blocks
+from gpunn.ops.contraction import blocks, row_pairs
 from gpunn.ops.contraction.blocks import Terms, summed
 from gpunn.ops.contraction.conv_sums import rows_of, sums_of
+from gpunn.ops.contraction.pieces import Piece
 from gpunn.ops.contraction.row_pairs import row_pair_pieces
 from gpunn.ops.kernels.window import Window, resolve
 from gpunn.ops.memory import Memory
@@ -42,6 +43,12 @@ def window_of(shape: tuple[int, ...], size: tuple[int, ...], attrs: dict[str, An
     return resolve((shape[1], shape[2]), (size[1], size[2]), stride, dilation, attrs["padding"])
 
 
+def pieces_of(
+    window: Window, shape: tuple[int, ...], filter: Array, terms: Terms, pixels: int = 1 << 20
+) -> list[Piece] | None:
+    return row_pair_pieces(window, shape, filter.shape, rows_of(filter).T, terms, pixels)
+
+
 def filter_of(size: tuple[int, ...], most: int = 60) -> Array:
     return np.random.default_rng(0).integers(-most, most + 1, size).astype(np.float32)
 
@@ -63,7 +70,7 @@ def test_sums_of_stored_integers(
         monkeypatch.setattr(blocks, "BLOCK", 1)
     filter, window = filter_of(size), window_of(shape, size, attrs)
     terms = Terms(SINGLE, subtracted, around, exact=True, most=255)
-    pieces = row_pair_pieces(window, shape, filter, terms, shape[2] if few else 1 << 20)
+    pieces = pieces_of(window, shape, filter, terms, shape[2] if few else 1 << 20)
     assert pieces is not None and (len(pieces) > 1) == (few and shape[0] * window.out[0] > 2)
     made = sums_of(window, shape, filter, np.ascontiguousarray(rows_of(filter).T), terms)
     rng = np.random.default_rng(1)
@@ -82,7 +89,16 @@ def test_other_windows_and_filters_have_none(
     shape: tuple[int, ...], size: tuple[int, ...], attrs: dict[str, Any]
 ) -> None:
     terms = Terms(SINGLE, exact=True, most=255)
-    assert row_pair_pieces(window_of(shape, size, attrs), shape, filter_of(size), terms, 1 << 20) is None
+    assert pieces_of(window_of(shape, size, attrs), shape, filter_of(size), terms) is None
+
+
+def test_large_filters_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    (shape, size, attrs), terms = CASES[0], Terms(SINGLE, exact=True, most=255)
+    given = window_of(shape, size, attrs), shape, filter_of(size), terms
+    monkeypatch.setattr(row_pairs, "MOST_WEIGHTS", filter_of(size).size)
+    assert pieces_of(*given) is not None
+    monkeypatch.setattr(row_pairs, "MOST_WEIGHTS", filter_of(size).size - 1)
+    assert pieces_of(*given) is None
 
 
 def test_sums_that_might_be_rounded_have_none() -> None:
@@ -91,9 +107,9 @@ def test_sums_that_might_be_rounded_have_none() -> None:
     window, filter = window_of(shape, size, {"padding": "same"}), np.full(size, 127, np.float32)
     assert 3 * 96 * 381 * 76 < 2**23 < 3 * 96 * 381 * 77
     for most, used in ((255, False), (77, False), (76, True), (0, False)):
-        pieces = row_pair_pieces(window, shape, filter, Terms(SINGLE, exact=True, most=most), 1 << 20)
+        pieces = pieces_of(window, shape, filter, Terms(SINGLE, exact=True, most=most))
         assert (pieces is not None) == used
-    assert row_pair_pieces(window, shape, filter, Terms(SINGLE, most=30), 1 << 20) is None
+    assert pieces_of(window, shape, filter, Terms(SINGLE, most=30)) is None
 
 
 def test_the_largest_sums_are_exact() -> None:
@@ -102,7 +118,7 @@ def test_the_largest_sums_are_exact() -> None:
     filter = np.random.default_rng(2).choice([-127, 127], size).astype(np.float32)
     window, attrs = window_of(shape, size, {"padding": "same"}), {"padding": "same"}
     terms = Terms(SINGLE, exact=True, most=128)
-    assert row_pair_pieces(window, shape, filter, terms, 1 << 20) is not None
+    assert pieces_of(window, shape, filter, terms) is not None
     x = np.random.default_rng(3).choice([-128, 127], shape).astype(np.int8)
     matrix = np.ascontiguousarray(rows_of(filter).T)
     found = summed(sums_of(window, shape, filter, matrix, terms), x, (1, 6, 5, 24), SINGLE)
