@@ -12,14 +12,12 @@ from gpunn.ops.contraction.blocks import Terms, summed
 from gpunn.ops.contraction.conv_sums import rows_of, sums_of
 from gpunn.ops.contraction.pieces import Piece
 from gpunn.ops.contraction.row_pairs import row_pair_pieces
-from gpunn.ops.kernels.window import Window, resolve
-from gpunn.ops.memory import Memory
+from gpunn.ops.kernels.window import Window
 from gpunn.types import Array
+from tests.ops.contraction.stored_sums import SINGLE, WAYS, Case, check_sums, window_of
 from tests.ops.contraction.test_prepared import sums
 
-SINGLE = np.dtype(np.float32)
-# x [N, H, W, C], filter [O, KH, KW, I] and attributes.
-CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+CASES: list[Case] = [
     ((1, 8, 7, 25), (24, 3, 3, 25), {"padding": "same"}),
     ((3, 14, 5, 24), (37, 3, 3, 24), {"padding": "same"}),
     ((2, 10, 9, 29), (26, 3, 1, 29), {"padding": "valid"}),
@@ -27,7 +25,7 @@ CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((1, 3, 6, 24), (24, 3, 3, 24), {"padding": ((4, 3), (0, 0))}),
     ((1, 2, 33, 32), (32, 3, 3, 32), {"padding": "same"}),
 ]
-OTHERS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+OTHERS: list[Case] = [
     ((1, 9, 8, 24), (24, 3, 3, 24), {"padding": "same"}),  # an odd number of rows
     ((1, 8, 8, 23), (24, 3, 3, 23), {"padding": "same"}),
     ((1, 8, 8, 24), (23, 3, 3, 24), {"padding": "same"}),
@@ -36,11 +34,6 @@ OTHERS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((1, 8, 8, 24), (24, 3, 3, 24), {"padding": "same", "stride": (1, 2)}),
     ((1, 8, 8, 24), (24, 3, 3, 24), {"padding": "same", "dilation": (2, 1)}),
 ]
-
-
-def window_of(shape: tuple[int, ...], size: tuple[int, ...], attrs: dict[str, Any]) -> Window:
-    stride, dilation = attrs.get("stride", (1, 1)), attrs.get("dilation", (1, 1))
-    return resolve((shape[1], shape[2]), (size[1], size[2]), stride, dilation, attrs["padding"])
 
 
 def pieces_of(
@@ -55,33 +48,23 @@ def filter_of(size: tuple[int, ...], most: int = 60) -> Array:
 
 @pytest.mark.parametrize(("shape", "size", "attrs"), CASES, ids=str)
 @pytest.mark.parametrize("few", [False, True])
-@pytest.mark.parametrize(("subtracted", "around"), [(7, 0), (0, 7)])
+@pytest.mark.parametrize("way", WAYS)
 def test_sums_of_stored_integers(
     shape: tuple[int, ...],
     size: tuple[int, ...],
     attrs: dict[str, Any],
     few: bool,
-    subtracted: int,
-    around: int,
+    way: tuple[int, int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if few:  # pixels in a block: an odd number of rows, and one more
         monkeypatch.setattr(blocks, "LEAST_ROWS", shape[2])
         monkeypatch.setattr(blocks, "BLOCK", 1)
     filter, window = filter_of(size), window_of(shape, size, attrs)
-    terms = Terms(SINGLE, subtracted, around, exact=True, most=255)
+    terms = Terms(SINGLE, *way, exact=True, most=255)
     pieces = pieces_of(window, shape, filter, terms, shape[2] if few else 1 << 20)
     assert pieces is not None and (len(pieces) > 1) == (few and shape[0] * window.out[0] > 2)
-    made = sums_of(window, shape, filter, np.ascontiguousarray(rows_of(filter).T), terms)
-    rng = np.random.default_rng(1)
-    with Memory().in_use():
-        for _ in range(2):  # the padding of small images stays in memory
-            x = rng.integers(0, 256, shape, np.uint8)
-            found = summed(made, x, (shape[0], *window.out, len(filter)), SINGLE)
-            wanted = sums("conv2d", x.astype(np.int64) - 7, filter, np.zeros(1), attrs)
-            if around:  # the sums are those of x as it is stored, amid padding with the same value
-                wanted = wanted + 7 * filter.sum((1, 2, 3))
-            np.testing.assert_array_equal(found, wanted)
+    check_sums(shape, filter, attrs, terms)
 
 
 @pytest.mark.parametrize(("shape", "size", "attrs"), OTHERS, ids=str)
