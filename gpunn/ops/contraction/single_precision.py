@@ -201,10 +201,9 @@ class ProvenSteps(NamedTuple):
         blocks, flat, found = blocks_of(*sums.shape, self.longest), sums.reshape(-1), []
         for place, (rows, width) in blocks:
             shape = (rows, width) if len(blocks) > 1 or rows > 1 else (width,)  # numpy begins sooner
-            shift = None if self.shift is None else self.shift[:width]
-            found.append(
-                (flat[place].reshape(shape), place, shift, self.factor[:width], self.summand[:width])
-            )
+            shift = None if self.shift is None else _cut(self.shift, width)
+            numbers = flat[place].reshape(shape)
+            found.append((numbers, place, shift, _cut(self.factor, width), _cut(self.summand, width)))
         return found
 
     def rows(self, channels: int) -> tuple[Any, ...]:
@@ -243,6 +242,11 @@ class LearningSteps:
                 if proven is not None:
                     self._steps, self._write = proven, proven.writer()
         self._write(sums, result)
+
+
+def _cut(row: Array, width: int) -> Array:
+    """Return spread() numbers for rows of a width; a single one without an axis, which numpy takes sooner."""
+    return row.reshape(()) if len(row) == 1 else row[:width]
 
 
 def _single(bounds: tuple[int, int]) -> tuple[Array, Array]:
