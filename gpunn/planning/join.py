@@ -212,7 +212,7 @@ def _read_in_rows(kernel: Kernel, read: Read, rows: Rows, operand: Operand, copi
     Parameters say where rows begin, if the kernel has such. Else the accessors compute the place of each
     element, if the kernel loads each once: it is elementwise, or it `copies` them.
     """
-    if not whole(read) or read.pack is not None or (read.dtype is not None and read.pitch is None):
+    if not whole(read):
         return None
     params: Mapping[str, Param] | None
     if read.pitch is not None:

@@ -108,37 +108,60 @@ def convolved_in_depth(model: Model, x: Operand) -> Operand:
     return add(model, "conv3d", volume, constant(model, 1, 3, 3, x.type.shape[3], 8), padding="same")
 
 
-@pytest.mark.parametrize(
-    ("body", "shape", "reader"),
-    [
-        ("conv_tile", (2, 5, 3, 8), convolved),
-        ("conv_tile", (1, 5, 6, 8), convolved_in_depth),
-        ("conv_direct", (2, 5, 3, 7), convolved),
-        ("conv_direct", (1, 4, 4, 7), product),
-        ("conv_broadcast", (2, 5, 7, 8), convolved),
-        ("conv_direct_broadcast", (2, 5, 7, 6), convolved),
-        ("conv_workgroup", (2, 5, 3, 8), convolved),
-        ("conv_direct_workgroup", (2, 5, 3, 7), convolved),
-        ("winograd_input", (1, 9, 7, 16), convolved),
-        ("unfold", (1, 9, 7, 3), convolved),
-        ("depthwise_conv2d", (2, 5, 7, 8), convolved_by_channel),
-        ("depthwise_strip", (2, 5, 7, 8), convolved_by_channel),
-        ("depthwise_strip", (2, 5, 7, 3), convolved_in_two),
-    ],
-    ids=lambda value: getattr(value, "__name__", str(value)),
-)
-def test_each_body_of_convolutions_finds_pixels(
-    gpu: str, body: str, shape: tuple[int, ...], reader: Reader, monkeypatch: pytest.MonkeyPatch
-) -> None:
+CONVOLUTIONS: list[tuple[str, Shape, Reader]] = [
+    ("conv_tile", (2, 5, 3, 8), convolved),
+    ("conv_tile", (1, 5, 6, 8), convolved_in_depth),
+    ("conv_direct", (2, 5, 3, 7), convolved),
+    ("conv_direct", (1, 4, 4, 7), product),
+    ("conv_broadcast", (2, 5, 7, 8), convolved),
+    ("conv_direct_broadcast", (2, 5, 7, 6), convolved),
+    ("conv_workgroup", (2, 5, 3, 8), convolved),
+    ("conv_direct_workgroup", (2, 5, 3, 7), convolved),
+    ("winograd_input", (1, 9, 7, 16), convolved),
+    ("unfold", (1, 9, 7, 3), convolved),
+    ("depthwise_conv2d", (2, 5, 7, 8), convolved_by_channel),
+    ("depthwise_strip", (2, 5, 7, 8), convolved_by_channel),
+    ("depthwise_strip", (2, 5, 7, 3), convolved_in_two),
+]
+
+
+def compiled_with(body: str, monkeypatch: pytest.MonkeyPatch, model: Model) -> int:
+    """Run a model where the kernels of a body come first, and count the dispatches of its joins."""
     if body == "unfold" and open_device(None, False).properties.subgroup_sizes != (8, 8):
         pytest.skip("only devices with subgroups of 8 are offered this")
     if body.endswith("workgroup"):
         limit_device(monkeypatch, software=False)
     prefer(monkeypatch, body)
-    model = read_apart(shape, reader)
-    assert copied(model, values(model)) == 0
+    left = copied(model, values(model))
     with model.compile("webgpu") as compiled:
         assert body in [row.kernel.body for row in compiled.plan_rows()]
+    return left
+
+
+@pytest.mark.parametrize(("body", "shape", "reader"), CONVOLUTIONS)
+def test_each_body_of_convolutions_finds_pixels(
+    gpu: str, body: str, shape: Shape, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert compiled_with(body, monkeypatch, read_apart(shape, reader)) == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "shape", "reader"), [*CONVOLUTIONS, *((body, (2, 5, 3, 8), product) for body in BODIES)]
+)
+def test_no_body_stores_behind_its_result(
+    gpu: str, body: str, shape: Shape, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What lies there was written before."""
+    apart = Model("apart")
+    *outer, channels = reader(apart, apart.input("x", float32(*shape))).type.shape
+    model = Model("behind")
+    behind, beside = (
+        clamped(model, model.input(name, float32(*outer, count)))
+        for name, count in (("behind", 2 * channels), ("beside", channels))
+    )
+    part = reader(model, model.input("x", float32(*shape)))
+    model.output(concat(model, concat(model, part, beside, axis=-1), behind, axis=0))
+    assert compiled_with(body, monkeypatch, model) == 0
 
 
 @pytest.mark.parametrize(("channels", "other", "left"), [(16, 32, 0), (16, 4, 1), (4, 4, 0), (12, 8, 0)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from gpunn.backends.webgpu.device import open_device
 from gpunn.graph.operation import Operand
 from gpunn.kernel import Read
 from gpunn.model import Model
@@ -86,6 +87,22 @@ def as_an_output_of_another_shape(model: Model, x: Operand) -> Operand:
 def test_a_part_that_cannot_be_read_in_rows_is_copied(gpu: str, reader: Reader) -> None:
     model = read_apart((1, 4, 4, 8), reader)
     assert copied(model, values(model)) == 1
+
+
+def test_a_part_of_which_each_kernel_binds_some_rows_is_copied(
+    gpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The product has two kernels, as its result is over the limit of a binding."""
+    limits = open_device(None, False).properties.limits
+    limit_device(monkeypatch, limits={**limits, "max-storage-buffer-binding-size": 4096})
+    model = Model("rows")
+    parts = [clamped(model, model.input(name, float32(64, 4))) for name in "xy"]
+    found = add(model, "fully_connected", parts[1], constant(model, 32, 4))
+    model.output(concat(model, *parts), found)
+    assert copied(model, values(model)) == 1
+    with model.compile(gpu) as compiled:
+        product = next(p for p in compiled.placement if p.operation.op == "fully_connected")
+        assert len(product.kernels) == 2
 
 
 def test_a_part_that_the_host_reads_is_copied(gpu: str) -> None:

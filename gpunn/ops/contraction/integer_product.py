@@ -178,8 +178,7 @@ def _of_reals(
 ) -> Array:
     reals = dequantize(filter, call.input(1)).astype(x.dtype)
     biases = bias if bias is None or not call.input(2).quantization else dequantize(bias, call.input(2))
-    result = apply_activation(real(x, reals, biases, **attrs), call.attrs.get("activation"))
-    return np.ascontiguousarray(result)
+    return apply_activation(real(x, reals, biases, **attrs), call.attrs.get("activation"))
 
 
 class _Weights(NamedTuple):
