@@ -63,13 +63,18 @@ class DeviceProperties:
         return self.software and WIDE_WORDS in self.features
 
     @property
+    def subgroups_of_four(self) -> bool:
+        """Tell whether the largest subgroups have four invocations: each word takes such long to load."""
+        return self.subgroup_sizes is not None and self.subgroup_sizes[1] == 4
+
+    @property
     def shifts_singly(self) -> bool:
         """Tell whether kernels take bytes out of words without shifts (lib/bytes_by_reals.wgsl).
 
         SwiftShader shifts the elements of a vector one by one, by constants, too: ten times the time of a
         product or a conversion. Other software was not seen to have subgroups of four.
         """
-        return self.software and self.subgroup_sizes is not None and self.subgroup_sizes[1] == 4
+        return self.software and self.subgroups_of_four
 
     def limit(self, name: str) -> int:
         """Give a limit by its name in WebGPU, in kebab case."""

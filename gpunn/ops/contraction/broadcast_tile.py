@@ -44,7 +44,7 @@ class Gain(NamedTuple):
 
     def on(self, device: DeviceProperties) -> float:
         """Return that of a device's subgroups."""
-        return self.four if loads_singly(device) else self.eight
+        return self.four if device.subgroups_of_four else self.eight
 
 
 # On lavapipe 2 with Mesa 22.3, 2.4 with Mesa 25. Tiles of which half is not needed take about as long with
@@ -92,11 +92,6 @@ def measured(device: DeviceProperties) -> bool:
     return device.software and subgroup(device) in (_FOUR, STEP)
 
 
-def loads_singly(device: DeviceProperties) -> bool:
-    """Tell whether each word that an invocation loads takes a device long: it has subgroups of four."""
-    return subgroup(device) == _FOUR
-
-
 class _Tile(NamedTuple):
     """The part of a result that a subgroup computes: `rows`, which it shares, `channels` of each invocation.
 
@@ -116,7 +111,7 @@ class _Tile(NamedTuple):
 
 def _tile(device: DeviceProperties) -> _Tile:
     """Return the tile of a device's subgroups, or one of eight where it has none."""
-    if loads_singly(device):
+    if device.subgroups_of_four:
         return _Tile(_FOUR, _ROWS_OF_FOUR, 8, "broadcast_tile_4")
     return _Tile(max(subgroup(device), STEP), SHARED_ROWS, 4, "broadcast_tile")
 

@@ -30,7 +30,7 @@ from gpunn.kernel import (
     vec_width,
 )
 from gpunn.ops.call import Call
-from gpunn.ops.contraction.broadcast_tile import loads_singly, with_shared_rows
+from gpunn.ops.contraction.broadcast_tile import with_shared_rows
 from gpunn.ops.contraction.conv_tile import tile_kernel
 from gpunn.ops.contraction.filter_packing import STEP, channel_reads, pack_filter
 from gpunn.ops.contraction.integer_product import MIXED
@@ -145,7 +145,7 @@ def _of_bytes(call: Call, form: Form, how: Rescaling, terms: int, words: Candida
     others = [words]
     if form.depth % 4 and not form.window.pointwise and call.device.software:
         # SwiftShader takes half as long, lavapipe as long as for words, which other layers need, too.
-        place = 0 if loads_singly(call.device) else 1
+        place = 0 if call.device.subgroups_of_four else 1
         others.insert(place, Candidate([_directly(call, form, how)], "one input channel at a time"))
     rows = with_shared_rows(call, terms, lambda: [shared()], others, gain=gain)
     of_rows = partial(of_shared_sums, call, how)

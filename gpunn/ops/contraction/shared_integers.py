@@ -10,7 +10,7 @@ import numpy as np
 
 from gpunn.kernel import Kernel, Pack, Param, Read
 from gpunn.ops.call import Call
-from gpunn.ops.contraction.broadcast_tile import Gain, loads_singly, shared_sums, with_loop
+from gpunn.ops.contraction.broadcast_tile import Gain, shared_sums, with_loop
 from gpunn.ops.contraction.filter_packing import BLOCK, block_extents, pack_bias, pack_blocks
 from gpunn.ops.contraction.product_rescaling import Rescaling
 from gpunn.ops.kernels.window import Window
@@ -56,7 +56,7 @@ def of_shared_sums(call: Call, how: Rescaling, real: Kernel, terms: int) -> Kern
     x, w, bias = real.reads
     channels, rows = block_extents(call.y.shape[-1], terms)
     params = {**real.params, **how.params(how.zero_w, 4), "SCALES": channels // 4}
-    if loads_singly(call.device):
+    if call.device.subgroups_of_four:
         w = replace(w, width=1, pack=Pack(pack_words, (how.zero_w,)), dtype=DType.INT32)
         weights, params["offsets"] = "stored_weights", _offsets(call.input(1).dtype, how.zero_w)
     else:

@@ -9,13 +9,7 @@ from dataclasses import replace
 from gpunn.device import SUBGROUPS
 from gpunn.kernel import Candidate, Kernel, Read, Scratch, Write, flat_threads, nested, vec_width
 from gpunn.ops.call import Call
-from gpunn.ops.contraction.broadcast_tile import (
-    OF_PRODUCTS,
-    Gain,
-    loads_singly,
-    pays_off,
-    row_sums,
-)
+from gpunn.ops.contraction.broadcast_tile import OF_PRODUCTS, Gain, pays_off, row_sums
 from gpunn.ops.contraction.filter_packing import STEP, block_extents
 from gpunn.ops.kernels.tiling import ROWS, WORKGROUP
 from gpunn.ops.kernels.window import Window, window_params
@@ -49,7 +43,7 @@ def with_unfolded(
     depth = block_extents(channels, math.prod(call.input(1).shape[1:]))[1]
     nbytes = rows * depth * call.x.dtype.numpy.itemsize
     little = depth <= channels if call.x.shape[-1] % STEP else nbytes <= _FEW
-    several = not window.pointwise and little and not loads_singly(call.device)
+    several = not window.pointwise and little and not call.device.subgroups_of_four
     # A network of float16 tensors wants little memory, and these rows would be its largest tensor.
     small = call.x.dtype is DType.FLOAT16 or call.y.dtype is DType.FLOAT16
     whole = not small and rows >= ROWS

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gpunn.kernel import ceil_div
 from gpunn.ops.call import Call
-from gpunn.ops.contraction.broadcast_tile import SHARED_ROWS, loads_singly, measured
+from gpunn.ops.contraction.broadcast_tile import SHARED_ROWS, measured
 from gpunn.ops.contraction.filter_packing import BLOCK, STEP
 from gpunn.ops.kernels.window import Window
 
@@ -87,4 +87,4 @@ def comes_first(way: Tiling) -> bool:
     It was measured where the CPU does the device's work. SwiftShader compiles quickly.
     """
     direct, device = _direct(way.call), way.call.device
-    return measured(device) and way.cost < direct and (loads_singly(device) or direct >= _WORTH)
+    return measured(device) and way.cost < direct and (device.subgroups_of_four or direct >= _WORTH)

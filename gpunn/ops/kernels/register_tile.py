@@ -74,7 +74,7 @@ def other_tiles(rows: int, channels: int, depth: int, device: DeviceProperties) 
     """
     large = LARGE_TILES if depth % 4 == 0 else LARGE_TILES[:1]
     if device.software:
-        return large[1:] if device.subgroup_sizes == (4, 4) and rows >= _MANY_ROWS else ()
+        return large[1:] if device.subgroups_of_four and rows >= _MANY_ROWS else ()
     if _OVERLAPPING * large[0].count(rows, channels) >= device.parallel_invocations:
         return large
     return (SMALL_TILE,) if rows >= SMALL_TILE.rows else ()
