@@ -14,7 +14,7 @@ import numpy as np
 
 from gpunn.kernel import Function, Kernel, Param, ceil_div
 from gpunn.ops.call import Call
-from gpunn.ops.fixed_point.affine import activation_bounds, quantize_multiplier, scale_of
+from gpunn.ops.fixed_point.affine import activation_bounds, quantize_multipliers, scale_of
 from gpunn.types import Array, DType
 
 MOST_SHIFT = 12  # to the right, of sums whose results shaders/lib/estimated.wgsl may estimate
@@ -170,8 +170,8 @@ def rescaling(call: Call, rounding: Rounding) -> Rescaling:
     single = rounding.single and quantization.per_tensor and steps is not Steps.WHOLE
     if call.x.dtype is DType.UINT8 or single:
         products = products.astype(np.float32).astype(np.float64)
-    factors = [quantize_multiplier(float(p / scale_y)) for p in products]
-    multiplier, shift = np.broadcast_to(np.asarray(factors, np.int64).T, (2, call.y.shape[-1]))
+    channels = call.y.shape[-1:]
+    multiplier, shift = (np.broadcast_to(v, channels) for v in quantize_multipliers(products / scale_y))
     bounds = activation_bounds(call, call.y)
     return Rescaling(zero_x, quantization.zero_point[0], zero_y, multiplier, shift, upwards, bounds, steps)
 

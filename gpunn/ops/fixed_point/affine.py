@@ -131,15 +131,18 @@ def quantize_multiplier(factor: float) -> tuple[int, int]:
 
     (0, 0) for factors below 2^-32, and the largest that fits 32-bit shifts for factors above 2^30.
     """
-    if not factor > 0:
-        return 0, 0
-    if factor >= 2**30:
-        return 2**31 - 1, 30
-    fraction, shift = math.frexp(factor)
-    m = math.floor(fraction * 2**31 + 0.5)
-    if m == 2**31:
-        m, shift = m // 2, shift + 1
-    return (0, 0) if shift < -31 else (m, shift)
+    m, shift = quantize_multipliers(np.asarray(factor))
+    return int(m), int(shift)
+
+
+def quantize_multipliers(factors: Array) -> tuple[Array, Array]:
+    """Return the (m, shift) of quantize_multiplier() for each of many factors, as int64."""
+    fractions, shift = np.frexp(np.where(factors > 0, np.minimum(factors, 2.0**30), 0.0))
+    m = np.floor(fractions * 2.0**31 + 0.5).astype(np.int64)
+    whole = m == 2**31  # rounded to 1, which is 1/2 with another shift
+    m, shift = np.where(whole, 2**30, m), shift.astype(np.int64) + whole
+    zero, most = shift < -31, shift > 30
+    return np.where(zero, 0, np.where(most, 2**31 - 1, m)), np.where(zero, 0, np.minimum(shift, 30))
 
 
 def rescale(x: Array, m: Array | int, shift: Array | int, away: Array | bool = True) -> Array:

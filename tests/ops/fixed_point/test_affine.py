@@ -15,6 +15,7 @@ from gpunn.ops.fixed_point.affine import (
     inverse_root,
     quantize,
     quantize_multiplier,
+    quantize_multipliers,
     rescale,
     rescale_int64,
     rescale_upwards,
@@ -63,9 +64,21 @@ def test_a_multiplier_is_within_half_a_step_of_its_factor(factor: float) -> None
     assert abs(Fraction(m) * Fraction(2) ** (shift - 31) - Fraction(factor)) <= Fraction(2) ** (shift - 32)
 
 
-def test_tiny_factors_are_zero() -> None:
-    assert quantize_multiplier(0.0) == (0, 0)
-    assert quantize_multiplier(2.0**-34) == (0, 0)
+@pytest.mark.parametrize("factor", [0.0, 2.0**-34, 2.0**-32 * (1 - 2.0**-31), -1.0, np.nan])
+def test_factors_that_no_multiplier_has_are_zero(factor: float) -> None:
+    assert quantize_multiplier(factor) == (0, 0)
+
+
+@pytest.mark.parametrize("factor", [2.0**30, 2.0**30 * (1 - 2.0**-32), 2.0**40, np.inf])
+def test_a_large_factor_has_the_largest_multiplier_that_32_bits_can_be_shifted_by(factor: float) -> None:
+    assert quantize_multiplier(factor) == (2**31 - 1, 30)
+
+
+def test_each_of_many_factors_has_its_multiplier() -> None:
+    m, shift = quantize_multipliers(np.array([[0.75, 2.0**-40], [2.0**35, 1 - 2.0**-40]]))
+    assert m.tolist() == [[3 * 2**29, 0], [2**31 - 1, 2**30]]
+    assert shift.tolist() == [[0, 0], [30, 1]]
+    assert m.dtype == shift.dtype == np.int64
 
 
 def test_inverse_roots() -> None:
