@@ -14,7 +14,7 @@ from pathlib import PurePath
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Kernel
-from gpunn.planning.join import ends_in_rows, row_params, source_of, whole, width_in_rows
+from gpunn.planning.join import ends_in_rows, row_params, source_of, whole
 from gpunn.planning.partition import ALIAS, DEVICE, HOST, Placement, read_by
 from gpunn.planning.steps import (
     Chain,
@@ -261,7 +261,7 @@ def _appended(kernel: Kernel, steps: Sequence[Step]) -> Kernel:
     made = tuple(statement(step, f"then{n}_") for n, step in enumerate(steps, start=1))
     write = replace(write, appended=made)
     if last.rows is not None:
-        write = replace(write, rows=last.rows, width=width_in_rows(write, last.rows))
+        write = replace(write, rows=last.rows)
         params.update(row_params(write.name, last.rows))
     names = ", ".join(step.operation.op for step in steps)
     return replace(

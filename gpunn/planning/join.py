@@ -200,7 +200,7 @@ def written_in_rows(
                 continue
             if not whole(write) or write.direct or not ends_in_rows(kernel, rows, type.size):
                 return None
-            writes[k] = replace(write, rows=rows, width=width_in_rows(write, rows))
+            writes[k] = replace(write, rows=rows)
             params.update(row_params(write.name, rows))
         made.append(replace(kernel, writes=tuple(writes), params=params))
     return tuple(made)
@@ -220,17 +220,10 @@ def _read_in_rows(kernel: Kernel, read: Read, rows: Rows, operand: Operand, copi
     else:
         once = copies or (kernel.pointwise is not None and read.name in kernel.pointwise.operands)
         params = row_params(read.name, rows) if once and not kernel.generated else None
-        read = replace(read, width=width_in_rows(read, rows))
     if params is None:
         return None
     reads = (replace(read, rows=rows) if r.name == read.name else r for r in kernel.reads)
     return replace(kernel, reads=tuple(reads), params={**kernel.params, **params})
-
-
-def width_in_rows(bound: Read | Write, rows: Rows | Walk | None, width: int | None = None) -> int:
-    """Return how many elements of an operand in such rows are bound together; width: how many else."""
-    most = bound.width if width is None else width
-    return most if rows is None or rows.unit == 4 else 1
 
 
 def row_params(name: str, rows: Rows | Walk) -> dict[str, Param]:

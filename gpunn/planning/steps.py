@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from gpunn.graph.operation import Operation
 from gpunn.kernel import Kernel, Param, Read
-from gpunn.planning.join import row_params, whole, width_in_rows
+from gpunn.planning.join import row_params, whole
 from gpunn.pointwise import Appended, Formula, Reach
 from gpunn.types import DType, Tensor
 
@@ -80,8 +80,7 @@ def read_of(read: Read, step: Step, prefix: str, width: int) -> Read:
     assert isinstance(read.operand, int)
     operand: Tensor | None = step.operation.inputs[read.operand]
     reach = Reach.of(pointwise.operands[read.name], step.operation.outputs[0].type.size)
-    width = width_in_rows(read, read.rows, width if reach.together else 1)
-    return replace(read, name=f"{prefix}{read.name}", operand=operand, width=width)
+    return replace(read, name=f"{prefix}{read.name}", operand=operand, width=width if reach.together else 1)
 
 
 def params_of(step: Step, prefix: str) -> dict[str, Param]:

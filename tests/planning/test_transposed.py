@@ -241,6 +241,17 @@ def test_attention_in_one_kernel_writes_in_another_order(tuner: Last) -> None:
         np.testing.assert_array_equal(found, copied(value), strict=True)
 
 
+def test_kernels_that_are_measured_apart_store_in_fours(tuner: Last) -> None:
+    """In the other order they would store single elements; a tuner measures them in their own."""
+    model = Model("separable")
+    y = pointwise(model, depthwise(model, model.input("x", float32(1, 6, 6, 8)), 8), 8)
+    model.output(moved(model, y, 0, 3, 1, 2))
+    assert left(model) == 0
+    with model.compile("webgpu", SUSTAINED):
+        each, _ = tuner.offered
+    assert [(w.width, w.rows) for k in each.kernels for w in k.writes] == [(4, None)] * 2
+
+
 def test_a_block_of_a_transformer(tmp_path: Path) -> None:
     file = tmp_path / "block.tflite"
     file.write_bytes(vit_block())

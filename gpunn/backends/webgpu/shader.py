@@ -138,16 +138,21 @@ def _read_binding(read: Read, tensor: Operand | Scratch | None) -> Binding:
     shared = isinstance(tensor, Scratch) or tensor.value is None
     dtype = read.dtype or tensor.type.dtype
     found = None if read.pitch is not None else read.rows
-    place = (read.width, False, shared, read.segments, *_rows(found))
+    place = (_width(read, found), False, shared, read.segments, *_rows(found))
     return Binding(read.name, dtype, *place, prepended=read.prepended)
 
 
 def _write_binding(write: Write, tensor: Operand | Scratch) -> Binding:
     computed = tensor.type.dtype
     dtype = write.appended[-1].dtype if write.appended else computed
-    place = (write.width, True, True, write.segments, *_rows(write.rows))
+    place = (_width(write, write.rows), True, True, write.segments, *_rows(write.rows))
     final = (write.appended, write.optional, computed if write.appended else None)
     return Binding(write.name, dtype, *place, *final, in_loop=write.in_loop and write.optional)
+
+
+def _width(bound: Read | Write, rows: Rows | Walk | None) -> int:
+    """Return how many elements are bound together: one if rows part the fours of an operand."""
+    return bound.width if rows is None or rows.unit == 4 else 1
 
 
 def _rows(rows: Rows | Walk | None) -> tuple[int, int]:
