@@ -6,6 +6,7 @@ import functools
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -13,6 +14,7 @@ from hypothesis import settings
 import gpunn
 from gpunn.backends.webgpu.device import open_device
 from tests.browser import Browser, open_browser, require_chromium
+from tests.faults.layer import Environment, built, environment
 
 settings.register_profile("untimed", deadline=None)  # tests must not fail on a busy machine
 settings.load_profile("untimed")
@@ -69,6 +71,17 @@ def hardware(backend: str, monkeypatch: pytest.MonkeyPatch) -> str:
         device = open_device(None, False)
         monkeypatch.setattr(device, "properties", replace(device.properties, software=False))
     return backend
+
+
+@pytest.fixture(scope="session")
+def faulty(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """Return what gives the environment of a process with faults; its first call builds the layer."""
+
+    @functools.cache
+    def library() -> Path:
+        return built(tmp_path_factory.mktemp("faults"))
+
+    return lambda fault=None: environment(library(), fault)
 
 
 @pytest.fixture(scope="session")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import atexit
-import functools
 import json
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,10 +18,11 @@ NAME = "VK_LAYER_GPUNN_faults"
 COMPILERS = ("cc", "gcc", "clang", "tcc")
 OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY, DEVICE_LOST, MEMORY_MAP_FAILED = -1, -2, -4, -5  # VkResult
 
+Environment = Callable[..., dict[str, str]]  # environment() of a library that is built
 
-@functools.cache
-def built() -> Path:
-    """Compile the layer, once for all tests, and return the library beside its manifest.
+
+def built(folder: Path) -> Path:
+    """Compile the layer into a folder, and return the library beside its manifest.
 
     Without a C compiler the test is skipped, or fails if GPUNN_REQUIRE_GPU=1 requires its GPU.
     """
@@ -33,9 +32,7 @@ def built() -> Path:
         if os.environ.get("GPUNN_REQUIRE_GPU") == "1":
             pytest.fail(f"GPUNN_REQUIRE_GPU=1, but {reason}")
         pytest.skip(f"the layer that injects faults cannot be built: {reason}")
-    folder = tempfile.mkdtemp(prefix="gpunn-faults-")
-    atexit.register(shutil.rmtree, folder)
-    library = Path(folder, "libfaults.so")
+    library = folder / "libfaults.so"
     source = Path(__file__).with_name("layer.c")
     options = ("-std=c99", "-Wall", "-shared", "-fPIC", "-nostdlib")
     subprocess.run([compiler, *options, "-o", library, source], check=True, timeout=60)
@@ -52,9 +49,8 @@ def built() -> Path:
     return library
 
 
-def environment(fault: str | None = None) -> dict[str, str]:
+def environment(library: Path, fault: str | None = None) -> dict[str, str]:
     """Return the environment of a process that loads the layer; `fault`: see GPUNN_FAULT in layer.c."""
-    library = built()
     loads = {
         "VK_LAYER_PATH": str(library.parent),
         "VK_INSTANCE_LAYERS": NAME,

@@ -15,7 +15,7 @@ from tests.faults.layer import (
     MEMORY_MAP_FAILED,
     OUT_OF_DEVICE_MEMORY,
     OUT_OF_HOST_MEMORY,
-    environment,
+    Environment,
 )
 from tests.resources import ROOT
 
@@ -79,10 +79,10 @@ FAULTS = (
 
 
 @pytest.fixture(scope="module")
-def met() -> dict[str, dict[str, str]]:
+def met(faulty: Environment) -> dict[str, dict[str, str]]:
     """Return what came of each fault: all in one process, which outlives them."""
     command = [sys.executable, "-W", "ignore", "-m", "tests.faults.program", *(f.case for f in FAULTS)]
-    found = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=300)
+    found = subprocess.run(command, cwd=ROOT, env=faulty(), capture_output=True, text=True, timeout=300)
     lines = found.stdout.splitlines()
     assert (found.returncode, len(lines)) == (0, len(FAULTS)), (
         found.returncode,

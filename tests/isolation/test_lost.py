@@ -14,7 +14,7 @@ import pytest
 import gpunn
 from tests.compilation.test_bounds import relu, summing
 from tests.compilation.test_control_flow import doubling
-from tests.faults.layer import DEVICE_LOST, OUT_OF_DEVICE_MEMORY, OUT_OF_HOST_MEMORY, environment
+from tests.faults.layer import DEVICE_LOST, OUT_OF_DEVICE_MEMORY, OUT_OF_HOST_MEMORY, Environment
 from tests.isolation.test_isolation import ENDLESS, ONES, SOON, eventually, isolated, process_of
 from tests.resources import ENVIRONMENT
 
@@ -31,11 +31,11 @@ FATAL = (
 
 @pytest.mark.parametrize("fault", FATAL, ids=lambda fault: f"{fault[0]}{fault[2]}")
 def test_a_driver_that_ends_the_worker_is_a_device_error(
-    gpu: str, fault: tuple[str, int, int], monkeypatch: pytest.MonkeyPatch
+    gpu: str, faulty: Environment, fault: tuple[str, int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     call, nth, result = fault
     with monkeypatch.context() as patch:
-        for name, value in environment(f"{call}:{nth}:1:{-result}").items():
+        for name, value in faulty(f"{call}:{nth}:1:{-result}").items():
             patch.setenv(name, value)
         compiled = isolated(relu(), gpu)
     with compiled:
@@ -46,11 +46,11 @@ def test_a_driver_that_ends_the_worker_is_a_device_error(
 
 
 def test_a_driver_that_ends_the_worker_in_the_compile_is_a_device_error(
-    gpu: str, monkeypatch: pytest.MonkeyPatch
+    gpu: str, faulty: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fault = f"vkBeginCommandBuffer:1:1:{-OUT_OF_HOST_MEMORY}"
     with monkeypatch.context() as patch:
-        for name, value in environment(fault).items():
+        for name, value in faulty(fault).items():
             patch.setenv(name, value)
         with pytest.raises(gpunn.DeviceError, match="worker process was ended by SIGABRT"):
             isolated(relu(), gpu)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.faults.layer import DEVICE_LOST, OUT_OF_DEVICE_MEMORY, OUT_OF_HOST_MEMORY, environment
+from tests.faults.layer import DEVICE_LOST, OUT_OF_DEVICE_MEMORY, OUT_OF_HOST_MEMORY, Environment
 from tests.resources import ENVIRONMENT
 
 SUBMIT, POLL = "Error in wgpuQueueSubmit", "Error in wgpuDevicePoll"
@@ -55,15 +55,15 @@ def run(program: str, environment: dict[str, str]) -> subprocess.CompletedProces
 
 
 @pytest.mark.parametrize("abort", ABORTS, ids=lambda abort: f"{abort.program}-{abort.call}-{abort.result}")
-def test_wgpu_native_still_ends_the_process(gpu: str, abort: Abort) -> None:
+def test_wgpu_native_still_ends_the_process(gpu: str, faulty: Environment, abort: Abort) -> None:
     fault = abort.call and f"{abort.call}:{abort.nth}:1:{-abort.result}"
-    found = run(abort.program, environment(fault) if fault else ENVIRONMENT)
+    found = run(abort.program, faulty(fault) if fault else ENVIRONMENT)
     assert found.returncode == -signal.SIGABRT, f"mended upstream? {found.stdout} {found.stderr[-2000:]}"
     assert all(said in found.stderr for said in abort.said), found.stderr[-2000:]
 
 
-def test_the_program_runs_where_no_call_fails(gpu: str) -> None:
-    found = run("run", environment())
+def test_the_program_runs_where_no_call_fails(gpu: str, faulty: Environment) -> None:
+    found = run("run", faulty())
     assert (found.returncode, found.stdout) == (0, "right\n"), found.stderr[-2000:]
 
 
@@ -72,6 +72,6 @@ def test_wgpu_native_still_keeps_command_buffers_that_were_not_submitted(gpu: st
     assert (found.returncode, found.stdout) == (0, "kept 3\n"), f"mended upstream? {found}"
 
 
-def test_errors_that_wgpu_native_reports_do_not_end_the_process(gpu: str) -> None:
-    found = run("run", environment(f"vkEndCommandBuffer:1:1:{-OUT_OF_HOST_MEMORY}"))
+def test_errors_that_wgpu_native_reports_do_not_end_the_process(gpu: str, faulty: Environment) -> None:
+    found = run("run", faulty(f"vkEndCommandBuffer:1:1:{-OUT_OF_HOST_MEMORY}"))
     assert found.returncode == 0 and "error: " in found.stdout and NO_MEMORY in found.stdout, found
