@@ -125,8 +125,6 @@ class _Joins:
                     if found is None:
                         return None
                     kernel = found
-                elif not numbers.isdisjoint(read.also):
-                    return None
             made.append(kernel)
         return tuple(made)
 
@@ -219,7 +217,7 @@ def _read_in_rows(kernel: Kernel, read: Read, rows: Rows, operand: Operand, copi
         params = pitch_params(read, read.pitch, rows, operand.type.size)
     else:
         once = copies or (kernel.pointwise is not None and read.name in kernel.pointwise.operands)
-        params = row_params(read.name, rows) if once and not kernel.generated else None
+        params = row_params(read.name, rows) if once else None
     if params is None:
         return None
     reads = (replace(read, rows=rows) if r.name == read.name else r for r in kernel.reads)
