@@ -12,11 +12,11 @@ import threading
 from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
-from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from gpunn.backends import fork
 from gpunn.backends.interrupt import PATIENCE, Stop, check, check_not_reentered, current, under
+from gpunn.backends.latch import Latch
 from gpunn.errors import DeviceError
 
 _T = TypeVar("_T")
@@ -33,7 +33,7 @@ class Job(Generic[_T]):
         self._work: Callable[[], _T] | None = work
         self._fate: dict[str, str] = {}  # its first entry decides
         self._outcome: tuple[Any, BaseException | None] | None = None
-        self._signal: SimpleQueue[None] = SimpleQueue()
+        self._end = Latch()
         fork.in_child(self, Job._after_fork)
 
     def carry_out(self) -> None:
@@ -43,12 +43,13 @@ class Job(Generic[_T]):
             return
         self._outcome = _outcome(work)
         self._work = None
-        self._signal.put(None)
+        self._end.open()
 
     def cancel(self) -> bool:
         """Leave the work undone; return False if it has begun."""
         cancelled = self._fate.setdefault("", _CANCELLED) is _CANCELLED
-        self._signal.put(None)
+        if cancelled:
+            self._end.open()
         return cancelled
 
     def done(self) -> bool:
@@ -58,11 +59,7 @@ class Job(Generic[_T]):
     def wait(self, seconds: float = PATIENCE) -> None:
         """Wait for the end, but not for longer."""
         if not self.done():
-            try:
-                self._signal.get(timeout=seconds)
-            except Empty:
-                return
-            self._signal.put(None)  # for others that wait
+            self._end.wait(seconds)
 
     def result(self) -> _T:
         """Wait for the end, and return what the work returned, or raise what it raised.

@@ -12,9 +12,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass, field
-from queue import Empty, SimpleQueue
 from typing import Any
 
 import wgpu
@@ -22,6 +20,7 @@ from wgpu.backends.wgpu_native import ffi, lib
 from wgpu.backends.wgpu_native._api import libf  # as lib, but errors are raised
 
 from gpunn.backends.interrupt import Stop, current, holding
+from gpunn.backends.latch import Latch
 from gpunn.backends.webgpu.declarations import parse_together
 from gpunn.types import Array
 
@@ -147,19 +146,16 @@ _PAUSE = 1.0  # seconds between polls, or less: until the callback is there
 class _Outcome:
     """The outcome of a mapping: once it has ended, an error or None."""
 
-    __slots__ = ("ended", "error", "signal")
+    __slots__ = ("end", "ended", "error")
 
     def __init__(self) -> None:
         self.ended = False
         self.error: str | None = None
-        self.signal: SimpleQueue[None] = SimpleQueue()
+        self.end = Latch()
 
     def wait(self, seconds: float) -> bool:
         """Wait for the end, but not for longer; tell whether it has come."""
-        if not self.ended:
-            with suppress(Empty):
-                self.signal.get(timeout=seconds)
-        return self.ended
+        return self.ended or self.end.wait(seconds)
 
 
 # The outcomes that pending callbacks write to, by handle: they may outlive their MappedRead.
@@ -201,7 +197,7 @@ def _deliver(status: int, message: Any, handle: Any) -> None:
         text = ffi.unpack(message.data, message.length).decode(errors="replace") if message.length else ""
         outcome.error = f"a buffer could not be mapped ({status}): {text}"
     outcome.ended = True
-    outcome.signal.put(None)
+    outcome.end.open()
     _expected.pop(handle, None)
 
 
