@@ -64,7 +64,10 @@ class DeviceProperties:
 
     @property
     def subgroups_of_four(self) -> bool:
-        """Tell whether the largest subgroups have four invocations: each word takes such long to load."""
+        """Tell whether the largest subgroups have four invocations.
+
+        SwiftShader's have. There an invocation takes long to load a word, so kernels load fewer.
+        """
         return self.subgroup_sizes is not None and self.subgroup_sizes[1] == 4
 
     @property

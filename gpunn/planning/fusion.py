@@ -59,7 +59,7 @@ def fuse(
         kernels, (result, *_) = (_on_operands(kernels[0], each.whole),), home.operation.outputs
         order = _order(home)
         written = kernels if order is None else written_in_rows(kernels, 0, order, result, owners[result])
-        assert written is not None  # kernels of the last operation are, and these end with the result, too
+        assert written is not None  # the last operation's own kernels are, and these end as they do
         taken.update(each.places)
         made[last] = replace(home, kernels=written)
         reason = f"computed with the {home.operation.op} behind it"

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from gpunn.backends.interrupt import Stop
+from gpunn.backends.interrupt import PATIENCE, Stop
 from gpunn.backends.latch import Latch
 from gpunn.backends.worker import Job
 from gpunn.errors import RunTimeoutError
@@ -57,7 +57,12 @@ def test_who_cannot_cancel_a_job_waits_for_its_end(monkeypatch: pytest.MonkeyPat
     assert begun.wait(60)
     assert not job.cancel()
     wait = Job.wait
-    monkeypatch.setattr(Job, "wait", lambda job, seconds: (waits.append(seconds), wait(job, seconds))[1])
+
+    def counted(job: Job[object], seconds: float = PATIENCE) -> None:
+        waits.append(seconds)
+        wait(job, seconds)
+
+    monkeypatch.setattr(Job, "wait", counted)
     try:
         with pytest.raises(RunTimeoutError):
             Stop(0.3).carry(job.result)
