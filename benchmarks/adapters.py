@@ -5,7 +5,8 @@ Drivers are those of the system, and each --driver: a Vulkan driver that is not 
 beside, such as another version of Mesa. NAME=ICD.json names it, or NAME=ICD.json:FOLDER with the folder of
 the libraries that it needs. Of several adapters of a driver, each library takes the one that it prefers. Each
 library is measured as by `gpunn bench`, in turns; a table for each driver shows the time of gpunn's runs,
-their CPU time and the first answer relative to each library's. --chart draws the ratios of the time.
+their CPU time and the first answer relative to each library's. --chart draws the ratios of the time. With
+`--backend webgpu-f16` gpunn's models are relaxed, for libraries in float16.
 """
 
 from __future__ import annotations
@@ -19,18 +20,20 @@ from tempfile import TemporaryDirectory
 from textwrap import fill
 from typing import Any
 
-import gpunn
 from benchmarks.command import command, program
 from benchmarks.networks import NETWORKS
 from gpunn.bench.conditions import Conditions, load, load_text
 from gpunn.bench.group import Turns
 from gpunn.bench.measure import benchmark
+from gpunn.bench.peers import OURS
 from gpunn.bench.result import Benchmark, Result
 from gpunn.cli.grid import Grid, number, report
 from gpunn.cli.plot import check_plot
 from gpunn.cli.progress import progress_bars
+from gpunn.cli.show import PREFERENCE_NAMES, named_preference
+from gpunn.compilation.preference import Preference
 
-OURS = "gpunn-webgpu"
+BACKENDS = ("webgpu", "webgpu-f16")
 PEERS = ("ncnn-vulkan", "litert-gpu", "onnxruntime-webgpu")
 SYSTEM = "the system's drivers"
 
@@ -68,20 +71,31 @@ class Driver:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A model on an adapter, gpunn and the libraries that ran there."""
+    """A model on an adapter with one number of samples, gpunn and the libraries that ran there."""
 
     model: str
+    batch: int
     found: Benchmark
+
+    @property
+    def name(self) -> str:
+        """Return what tells it from the others of its adapter."""
+        return self.model if self.batch == 1 else f"{self.model} x{self.batch}"
+
+    @property
+    def results(self) -> Iterator[Result]:
+        """Return the results with this number of samples."""
+        return (result for result in self.found.results if result.entrant.batch == self.batch)
 
     @property
     def ours(self) -> Result | None:
         """Return gpunn's result, or None if it failed."""
-        done = (r for r in self.found.results if r.entrant.peer == OURS and not r.failed)
+        done = (r for r in self.results if r.entrant.peer in OURS and not r.failed)
         return next(done, None)
 
     def cells(self, peers: Sequence[str]) -> tuple[str, ...]:
         """Return a row of the table: the time, then for each peer the ratios of three times."""
-        ours, row = self.ours, [self.model]
+        ours, row = self.ours, [self.name]
         if ours is None:
             return (*row, *[number(None, 0)] * (1 + len(peers)))
         median = ours.figures["median_s"]
@@ -98,7 +112,7 @@ class Compared:
 
     def result_of(self, peer: str) -> Result | None:
         """Return the result of a library that ran."""
-        done = (r for r in self.found.results if r.entrant.peer == peer and not r.failed)
+        done = (r for r in self.results if r.entrant.peer == peer and not r.failed)
         return next(done, None)
 
     def time_over(self, peer: str) -> float | None:
@@ -110,28 +124,38 @@ class Compared:
         return None if ratio is None else ratio.time
 
 
+@dataclass(frozen=True, slots=True)
+class Ours:
+    """What gpunn is measured with: a backend, a preference, and numbers of samples in a run."""
+
+    backend: str
+    preference: Preference
+    batches: Sequence[int]
+
+
 def _over(value: float | None, base: float | None) -> float | None:
     return None if value is None or not base else value / base
 
 
 def measure(
-    driver: Driver, models: Sequence[Path], peers: Sequence[str], threads: int, turns: Turns
+    driver: Driver, models: Sequence[Path], ours: Ours, peers: Sequence[str], threads: int, turns: Turns
 ) -> list[Compared]:
     """Measure the models on a driver's adapter."""
-    measured = []
+    measured: list[Compared] = []
     with driver.chosen(), progress_bars(quiet=False) as told:
         for model in models:
             found = benchmark(
                 model,
-                backends=["webgpu"],
-                preferences=[gpunn.Preference.FAST_SINGLE_ANSWER],
+                backends=[ours.backend],
+                preferences=[ours.preference],
+                batches=ours.batches,
                 peers=peers,
                 threads=[threads],
                 bases=peers,
                 turns=turns,
                 progress=told,
             )
-            measured.append(Compared(model.stem, found))
+            measured += (Compared(model.stem, batch, found) for batch in ours.batches)
     return measured
 
 
@@ -140,9 +164,9 @@ def table(measured: Sequence[Compared], peers: Sequence[str]) -> tuple[Grid, lis
     ran = [peer for peer in peers if any(row.result_of(peer) for row in measured)]
     reasons: dict[str, list[str]] = {}
     for row in measured:
-        for result in row.found.results:
+        for result in row.results:
             if result.failed:
-                reasons.setdefault(f"{result.label}: {result.failed}", []).append(row.model)
+                reasons.setdefault(f"{result.entrant.series}: {result.failed}", []).append(row.name)
     header = ("", "run ms", *(f"time / CPU time / first answer, to {peer}" for peer in ran))
     notes = [f"{reason} ({', '.join(models)})" for reason, models in reasons.items()]
     return Grid(header, tuple(row.cells(ran) for row in measured)), notes
@@ -168,7 +192,7 @@ def draw(adapters: Mapping[str, Sequence[Compared]], peers: Sequence[str], path:
         axes.set_title(fill(name, 100 // len(adapters)), fontsize=7)
     figure.supxlabel("time of gpunn's runs; below 1 gpunn is quicker", fontsize=8)
     figure.legend(keys.values(), keys.keys(), loc="outside upper center", ncols=len(peers), fontsize=7)
-    names = [row.model for row in max(adapters.values(), key=len)]
+    names = [row.name for row in max(adapters.values(), key=len)]
     panels[0].set_yticks(range(rows), names, fontsize=8)
     panels[0].set_ylim(rows - 0.4, -0.4)
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
@@ -188,6 +212,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = command("adapters", __doc__)
     parser.add_argument("models", nargs="+", metavar="MODEL")
     parser.add_argument("--driver", action="append", default=[], metavar="NAME=ICD.json[:FOLDER]")
+    parser.add_argument("--backend", choices=BACKENDS, default="webgpu")
+    parser.add_argument("--preference", choices=PREFERENCE_NAMES, default="fast-single-answer")
+    parser.add_argument("--batch", default="1", metavar="N,N,...", help="numbers of samples in one run")
     parser.add_argument("--peers", default=",".join(PEERS), metavar="NAMES")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, metavar="N")
     parser.add_argument("--starts", type=int, default=1, metavar="N")
@@ -202,12 +229,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         drivers = [Driver(SYSTEM, {}), *map(Driver.of, options.driver)]
     except ValueError as error:
         parser.error(f"--driver should be NAME=ICD.json[:FOLDER], got {error}")
+    try:
+        batches = [int(count) for count in options.batch.split(",")]
+    except ValueError:
+        parser.error(f"--batch should be numbers with commas between, got {options.batch!r}")
+    ours = Ours(options.backend, named_preference(options.preference), batches)
     peers, turns = options.peers.split(","), Turns(options.starts, options.rounds, options.turn)
     adapters, described = {}, Conditions.now().described()
     for driver in drivers:
         with TemporaryDirectory() as folder:
             files = [written(name, Path(folder)) for name in options.models]
-            measured = measure(driver, files, peers, options.threads, turns)
+            measured = measure(driver, files, ours, peers, options.threads, turns)
         device = next((row.ours.device for row in measured if row.ours), driver.name)
         adapters[device] = measured
         grid, notes = table(measured, peers)

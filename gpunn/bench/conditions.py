@@ -13,7 +13,7 @@ import gpunn
 from gpunn.machine import describe_machine, versions
 
 ROOT = Path(gpunn.__file__).resolve().parent.parent
-PACKAGES = ("numpy", "wgpu", "ai-edge-litert", "onnxruntime", "onnxruntime-webgpu", "ncnn")
+PACKAGES = ("numpy", "wgpu", "ai-edge-litert", "onnxruntime", "onnxruntime-webgpu", "ncnn", "torch")
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ class Job:
 
     peer: a name of gpunn.bench.peers.PEERS. inputs, answers: .npz files of arrays in the model's layout.
     shapes: of the inputs in order, if they differ from the file's. outputs: dtype and shape of each.
-    preference: a name of gpunn.Preference. onnx: a file of the same model, only for onnxruntime;
+    preference: a name of gpunn.Preference. onnx: a file of the same model, only for onnxruntime and PyTorch;
     channels_first: it has been written for it, so tensors of rank 4 have the axes [N, C, H, W]. The ncnn_
     fields are empty for other peers.
     """

@@ -14,7 +14,7 @@ import numpy as np
 from gpunn.bench.conditions import Conditions, load
 from gpunn.bench.group import Turns, take_turns
 from gpunn.bench.job import Job, read, save
-from gpunn.bench.peers import OTHERS, OURS, PEERS, ncnn_model, onnx_rules
+from gpunn.bench.peers import FLOAT32, OTHERS, OURS, PEERS, ncnn_model, onnx_rules
 from gpunn.bench.result import Benchmark, Entrant, Result, names
 from gpunn.comparison.inputs import Sample, random_source
 from gpunn.comparison.litert import LitertSide, expect_tflite
@@ -27,15 +27,16 @@ from gpunn.model import load as load_model
 from gpunn.progress import Progress, untold
 from gpunn.types import Array
 
-ALL = "all"  # stands for every other library
+ALL = "all"  # stands for every other library in float32
 BACKENDS = tuple(name.removeprefix("gpunn-") for name in OURS)
+DEFAULT_BACKENDS = tuple(name for name in BACKENDS if OURS[f"gpunn-{name}"].precision == FLOAT32)
 PREFERENCES = (Preference.FAST_SINGLE_ANSWER, Preference.SUSTAINED_SPEED)
 
 
 def benchmark(
     model: str | Path,
     *,
-    backends: Sequence[str] = BACKENDS,
+    backends: Sequence[str] = DEFAULT_BACKENDS,
     preferences: Sequence[Preference] = PREFERENCES,
     peers: Sequence[str] = (),
     batches: Sequence[int] = (1,),
@@ -50,11 +51,11 @@ def benchmark(
     """Measure a model file on gpunn's backends with each preference and on other libraries, for each batch.
 
     Every entrant is a process of its own with empty shader caches; the entrants run in turns. peers: names of
-    OTHERS, or "all"; if one is not installed or cannot run the model, the reason is in `failed`. batches:
-    multiples of the file's own shapes. threads: numbers of threads, by default the number of cores. bases:
-    what ratios are relative to, series or peers, by default ncnn-vulkan and litert if they are measured, else
-    the first entrant that runs. onnx: a file of the same model for onnxruntime, by default one that is
-    written from the model. device: part of an adapter's name.
+    OTHERS, or "all" in float32; if one is not installed or cannot run the model, the reason is in `failed`.
+    batches: multiples of the file's own shapes. threads: numbers of threads, by default the number of cores.
+    bases: what ratios are relative to, series or peers, by default ncnn-vulkan and litert if they are
+    measured, else the first entrant that runs. onnx: a file of the same model for onnxruntime and PyTorch, by
+    default one that is written from the model. device: part of an adapter's name.
     Raises the errors of gpunn.load(), ModelError for invalid arguments, DeviceError if nothing could be
     measured.
     """
@@ -96,7 +97,8 @@ def entrants(
     threads: Sequence[int],
 ) -> list[Entrant]:
     """List every combination; raise ModelError for unknown names, and for an empty list."""
-    peers = list(OTHERS) if ALL in peers else peers
+    if ALL in peers:
+        peers = [name for name, kind in OTHERS.items() if kind.precision == FLOAT32]
     _check("backend", backends, BACKENDS)
     _check("peer", peers, OTHERS)
     if min((*batches, *threads)) < 1:
@@ -181,7 +183,8 @@ class _Bench:
         )
         if entrant.peer.startswith("ncnn"):
             return self._for_ncnn(entrant, job)
-        return self._for_onnx(model, entrant, job) if entrant.peer.startswith("onnx") else job
+        reads_onnx = entrant.peer.startswith(("onnxruntime", "torch"))
+        return self._for_onnx(model, entrant, job) if reads_onnx else job
 
     def _for_ncnn(self, entrant: Entrant, job: Job) -> Job:
         if entrant.batch > 1:

@@ -11,7 +11,7 @@ from typer.core import TyperCommand
 
 from gpunn.bench.conditions import load_text
 from gpunn.bench.group import Turns
-from gpunn.bench.measure import ALL, BACKENDS, PREFERENCES, benchmark, preference_text
+from gpunn.bench.measure import ALL, BACKENDS, DEFAULT_BACKENDS, PREFERENCES, benchmark, preference_text
 from gpunn.bench.peers import OTHERS
 from gpunn.bench.result import Benchmark, Result
 from gpunn.cli.commands import subcommand
@@ -51,8 +51,12 @@ def bench(
     model: ModelFile,
     backends: Annotated[
         str,
-        typer.Option(metavar="NAMES", autocompletion=listed(BACKENDS), help="Of gpunn, with commas between."),
-    ] = ",".join(BACKENDS),
+        typer.Option(
+            metavar="NAMES",
+            autocompletion=listed(BACKENDS),
+            help=f"Of gpunn, with commas between: {', '.join(BACKENDS)}.",
+        ),
+    ] = ",".join(DEFAULT_BACKENDS),
     preferences: Annotated[
         str,
         typer.Option(
@@ -68,8 +72,8 @@ def bench(
             metavar="[NAMES]",
             show_default=False,
             autocompletion=listed(tuple(OTHERS)),
-            help=f"Other libraries to measure, separated by commas: {', '.join(OTHERS)}; without names: all. "
-            "If one is not installed, or cannot run the model, a note says so.",
+            help=f"Other libraries to measure, separated by commas: {', '.join(OTHERS)}; without names: all "
+            "in float32. If one is not installed, or cannot run the model, a note says so.",
         ),
     ] = "",
     onnx: Annotated[
@@ -79,7 +83,8 @@ def bench(
             exists=True,
             dir_okay=False,
             show_default=False,
-            help="The same model for onnxruntime, in NHWC or NCHW; by default it is written from MODEL.",
+            help="The same model for onnxruntime and PyTorch, in NHWC or NCHW; by default it is written from "
+            "MODEL.",
         ),
     ] = None,
     base: Annotated[

@@ -7,24 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.adapters import OURS, Compared, Driver, draw, table
+from benchmarks.adapters import Compared, Driver, draw, table
 from gpunn.bench.conditions import Conditions
 from gpunn.bench.result import Benchmark, Entrant, Result
 
+OURS = "gpunn-webgpu"
 PEERS = ("ncnn-vulkan", "litert-gpu")
 
 
-def result(peer: str, seconds: float, failed: str = "") -> Result:
+def result(peer: str, seconds: float, failed: str = "", batch: int = 1) -> Result:
     times = [] if failed else [[seconds, seconds], [2 * seconds]]
-    entrant = Entrant(peer, peer, 2, 1)
+    entrant = Entrant(peer, peer, 2, batch)
     return Result(
         entrant, failed, "1", "an adapter", [0.1], [0.2], [10 * seconds], times, [seconds], [1 / seconds]
     )
 
 
-def compared(model: str, *results: Result) -> Compared:
+def compared(model: str, *results: Result, batch: int = 1) -> Compared:
     now = Conditions("a machine", {}, "now", 0.0)
-    return Compared(model, Benchmark(model, "random", "itself", 1, 2, 1.0, PEERS, now, 0.0, results))
+    return Compared(model, batch, Benchmark(model, "random", "itself", 1, 2, 1.0, PEERS, now, 0.0, results))
 
 
 MEASURED = [
@@ -60,6 +61,22 @@ def test_the_table_of_an_adapter() -> None:
         ("third", "-", "-", "-"),
     )
     assert notes == ["litert-gpu: no adapter (first)", f"{OURS}: refused (third)"]
+
+
+def test_batches_have_rows_of_their_own() -> None:
+    results = [
+        result(peer, seconds, batch=batch)
+        for batch, pair in ((1, (1.0, 4.0)), (8, (2.0, 4.0)))
+        for peer, seconds in zip(("gpunn-webgpu-f16", "litert-gpu"), pair, strict=True)
+    ]
+    results.append(result("ncnn-vulkan", 1.0, "no batch axis", batch=8))
+    rows = [compared("net", *results, batch=batch) for batch in (1, 8)]
+    grid, notes = table(rows, PEERS)
+    assert grid.rows == (
+        ("net", "1,000.00", "0.25 / 0.25 / 0.25"),
+        ("net x8", "2,000.00", "0.50 / 0.50 / 0.50"),
+    )
+    assert notes == ["ncnn-vulkan: no batch axis (net x8)"]
 
 
 def test_the_chart_has_a_panel_for_each_adapter(tmp_path: Path) -> None:

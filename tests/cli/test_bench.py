@@ -8,20 +8,21 @@ import pytest
 
 import gpunn
 from gpunn import vision
-from gpunn.bench.peers import OTHERS, PEERS
+from gpunn.bench.peers import FLOAT16, FLOAT32, OTHERS, PEERS
 from tests.cli.conftest import Run
 
 MODEL = vision.default_model()
+EXACT = tuple(name for name, kind in OTHERS.items() if kind.precision == FLOAT32)
 SHORT = ("--rounds", 1, "--turn", 0, "--threads", 1)
 TOLERANCE = 1e-5  # of the output's range; all peers sum in float32, in different orders
 
 
 @pytest.fixture
 def hidden(monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
-    """Hide all peers but LiteRT on the CPU, as if they were not installed."""
-    names = tuple(name for name in OTHERS if name != "litert")
+    """Hide all peers in float32 but LiteRT on the CPU, as if they were not installed."""
+    names = tuple(name for name in EXACT if name != "litert")
     for name in names:
-        monkeypatch.setitem(PEERS, name, replace(PEERS[name], statement="import no_such_library"))
+        monkeypatch.setitem(PEERS, name, replace(PEERS[name], packages={"no_such_module": name}))
     return names
 
 
@@ -60,11 +61,21 @@ def test_markdown_with_a_peer_that_fails(run: Run) -> None:
     assert any(line.startswith("- gpunn-webgpu/fast-single-answer: DeviceError: ") for line in lines)
 
 
-def test_peers_without_names_are_all_peers(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_float16_has_names_of_its_own(run: Run, gpu: str) -> None:
+    names = ("--backends", "webgpu-f16", "--preferences", "fast-single-answer")
+    found = run("bench", MODEL, *SHORT, *names, "--json").json["results"]
+    assert [result["entrant"]["peer"] for result in found] == ["gpunn-webgpu-f16"]
+    assert TOLERANCE < found[0]["error"] < 0.1, "tensors are rounded to float16, and right all the same"
+    assert {name for name, kind in OTHERS.items() if kind.precision == FLOAT16} == {
+        name for name in OTHERS if name.endswith("-f16")
+    }
+
+
+def test_peers_without_names_are_all_peers_in_float32(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in OTHERS:
-        monkeypatch.setitem(PEERS, name, replace(PEERS[name], statement="import no_such_library"))
-    run("bench", MODEL, "--peers", "--backends", "").must_fail_with("nothing could be measured", *OTHERS)
-    run("bench", "--backends", "", MODEL, "--peers").must_fail_with("nothing could be measured", *OTHERS)
+        monkeypatch.setitem(PEERS, name, replace(PEERS[name], packages={"no_such_module": name}))
+    run("bench", MODEL, "--peers", "--backends", "").must_fail_with("nothing could be measured", *EXACT)
+    run("bench", "--backends", "", MODEL, "--peers").must_fail_with("nothing could be measured", *EXACT)
 
 
 @pytest.mark.parametrize(

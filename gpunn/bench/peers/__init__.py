@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from gpunn.bench.job import Job
 from gpunn.types import Array
+
+FLOAT32, FLOAT16 = "float32", "float16"  # what peers compute in
+CUDA, CHANNELS_LAST, GRAPH = "cuda", "channels-last", "graph"  # forms of PyTorch
 
 
 class Peer(Protocol):
@@ -54,10 +57,10 @@ class Plain:
 
 
 class Gpunn(Plain):
-    """gpunn with one of its backends."""
+    """gpunn with one of its backends; in float16 its models are relaxed."""
 
-    def __init__(self, backend: str) -> None:
-        self._backend = backend
+    def __init__(self, backend: str, precision: str = FLOAT32) -> None:
+        self._backend, self._relaxed = backend, precision == FLOAT16
 
     def load(self, job: Job) -> None:
         import gpunn
@@ -67,6 +70,7 @@ class Gpunn(Plain):
         self._compiled = model.compile(
             backend=self._backend,
             preference=gpunn.Preference[job.preference] if job.preference else None,
+            relaxed=self._relaxed,
             device=job.device if self._backend == "webgpu" else None,
             shapes={i.name: s for i, s in zip(model.inputs, job.shapes, strict=False)},
         )
@@ -82,10 +86,13 @@ class Gpunn(Plain):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A way to make a peer: `maker` of `module` with `arguments`; its import time is that of `statement`."""
+    """A way to make a peer: `maker` of `module` with `arguments`.
+
+    statement: the import whose time is the peer's. packages: what must be installed, by the modules in it.
+    """
 
     statement: str
-    package: str
+    packages: Mapping[str, str]
     module: str
     maker: str
     arguments: tuple[str, ...] = ()
@@ -98,27 +105,58 @@ class Kind:
     @property
     def missing(self) -> str:
         """Say why it cannot be started; "" if it is installed."""
-        if importlib.util.find_spec(self.statement.split()[1].partition(".")[0]) is not None:
-            return ""
-        return f"the package {self.package} is not installed"
+        absent = (name for module, name in self.packages.items() if importlib.util.find_spec(module) is None)
+        return next((f"the package {name} is not installed" for name in absent), "")
+
+    @property
+    def precision(self) -> str:
+        """Return FLOAT16 if it may compute in float16, else FLOAT32."""
+        return FLOAT16 if FLOAT16 in self.arguments else FLOAT32
 
 
-OURS = {  # the package alone would import nothing
-    f"gpunn-{backend}": Kind("from gpunn import load", "gpunn", __name__, "Gpunn", (backend,))
-    for backend in ("webgpu", "cpu")
+def _gpunn(*arguments: str) -> Kind:
+    # The package alone would import nothing.
+    return Kind("from gpunn import load", {"gpunn": "gpunn"}, __name__, "Gpunn", arguments)
+
+
+def _litert(module: str, maker: str, *arguments: str) -> Kind:
+    packages = {"ai_edge_litert": "ai-edge-litert"}
+    return Kind(f"import ai_edge_litert.{module}", packages, f"{__name__}.litert", maker, arguments)
+
+
+def _onnxruntime(package: str, provider: str) -> Kind:
+    return Kind("import onnxruntime", {"onnxruntime": package}, f"{__name__}.onnx", "Onnx", (provider,))
+
+
+def _ncnn(*arguments: str) -> Kind:
+    return Kind("import ncnn", {"ncnn": "ncnn"}, f"{__name__}.ncnn", "Ncnn", arguments)
+
+
+def _torch(*forms: str) -> Kind:
+    packages = {name: name for name in ("torch", "onnx", "onnx2torch")}
+    return Kind("import torch", packages, f"{__name__}.torch", "Torch", forms)
+
+
+OURS = {
+    "gpunn-webgpu": _gpunn("webgpu"),
+    "gpunn-cpu": _gpunn("cpu"),
+    "gpunn-webgpu-f16": _gpunn("webgpu", FLOAT16),
 }
 OTHERS = {
-    "litert": Kind("import ai_edge_litert.interpreter", "ai-edge-litert", f"{__name__}.litert", "Litert"),
-    "litert-gpu": Kind(
-        "import ai_edge_litert.compiled_model", "ai-edge-litert", f"{__name__}.litert", "LitertGpu"
-    ),
-    "onnxruntime": Kind(
-        "import onnxruntime", "onnxruntime", f"{__name__}.onnx", "Onnx", ("CPUExecutionProvider",)
-    ),
-    "onnxruntime-webgpu": Kind(
-        "import onnxruntime", "onnxruntime-webgpu", f"{__name__}.onnx", "Onnx", ("WebGpuExecutionProvider",)
-    ),
-    "ncnn": Kind("import ncnn", "ncnn", f"{__name__}.ncnn", "Ncnn", ("cpu",)),
-    "ncnn-vulkan": Kind("import ncnn", "ncnn", f"{__name__}.ncnn", "Ncnn", ("vulkan",)),
+    "litert": _litert("interpreter", "Litert"),
+    "litert-gpu": _litert("compiled_model", "LitertGpu"),
+    "litert-gpu-f16": _litert("compiled_model", "LitertGpu", FLOAT16),
+    "onnxruntime": _onnxruntime("onnxruntime", "CPUExecutionProvider"),
+    "onnxruntime-webgpu": _onnxruntime("onnxruntime-webgpu", "WebGpuExecutionProvider"),
+    "ncnn": _ncnn("cpu"),
+    "ncnn-vulkan": _ncnn("vulkan"),
+    "ncnn-vulkan-f16": _ncnn("vulkan", FLOAT16),
+    "torch": _torch(),
+    "torch-channels-last": _torch(CHANNELS_LAST),
+    "torch-cuda": _torch(CUDA),
+    "torch-cuda-channels-last": _torch(CUDA, CHANNELS_LAST),
+    "torch-cuda-graph": _torch(CUDA, GRAPH),
+    "torch-cuda-f16": _torch(CUDA, CHANNELS_LAST, FLOAT16),
+    "torch-cuda-graph-f16": _torch(CUDA, CHANNELS_LAST, GRAPH, FLOAT16),
 }
 PEERS = {**OURS, **OTHERS}

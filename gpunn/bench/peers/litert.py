@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gpunn.bench.job import Job
-from gpunn.bench.peers import Plain
+from gpunn.bench.peers import FLOAT32, Plain
 from gpunn.types import Array
 
 
@@ -36,9 +36,12 @@ class Litert(Plain):
 
 
 class LitertGpu(Plain):
-    """LiteRT's compiled model on a GPU that it selects, in float32; refused if a part stays on the CPU."""
+    """LiteRT's compiled model on a GPU that it selects; refused if a part stays on the CPU."""
 
     device = "the GPU that LiteRT chooses"
+
+    def __init__(self, precision: str = FLOAT32) -> None:
+        self._exact = precision == FLOAT32
 
     def load(self, job: Job) -> None:
         from ai_edge_litert.compiled_model import CompiledModel
@@ -48,7 +51,7 @@ class LitertGpu(Plain):
 
         self.version = version("ai-edge-litert")
         options = Options(
-            hardware_accelerators=HardwareAccelerator.GPU, gpu_options=GpuOptions(enforce_f32=True)
+            hardware_accelerators=HardwareAccelerator.GPU, gpu_options=GpuOptions(enforce_f32=self._exact)
         )
         try:
             self._model: Any = CompiledModel.from_file(job.model, options=options)

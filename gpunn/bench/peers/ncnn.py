@@ -1,4 +1,4 @@
-"""ncnn in float32, on the CPU or through its own Vulkan backend."""
+"""ncnn, on the CPU or through its own Vulkan backend."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib.metadata import version
 import numpy as np
 
 from gpunn.bench.job import Job
-from gpunn.bench.peers import Plain
+from gpunn.bench.peers import FLOAT16, FLOAT32, Plain
 from gpunn.bench.peers.ncnn_model import as_ncnn, from_ncnn
 from gpunn.types import Array
 
@@ -16,18 +16,18 @@ from gpunn.types import Array
 class Ncnn(Plain):
     """ncnn with a model that gpunn.bench.peers.ncnn_model has written."""
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: str, precision: str = FLOAT32) -> None:
         import ncnn
 
         self.version = version("ncnn")
-        self._ncnn, self._vulkan = ncnn, device == "vulkan"
+        self._ncnn, self._vulkan, self._halves = ncnn, device == "vulkan", precision == FLOAT16
 
     def load(self, job: Job) -> None:
         net = self._net = self._ncnn.Net()
         net.opt.num_threads = job.threads
         net.opt.use_vulkan_compute = self._vulkan
         for option in ("use_fp16_packed", "use_fp16_storage", "use_fp16_arithmetic"):
-            setattr(net.opt, option, False)
+            setattr(net.opt, option, self._halves)
         if self._vulkan:
             net.set_vulkan_device(self._find(job.device))
         if net.load_param(job.ncnn_param) or net.load_model(job.ncnn_weights):

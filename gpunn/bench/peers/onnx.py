@@ -1,8 +1,9 @@
-"""onnxruntime, with an ONNX file of the same model."""
+"""Libraries that run an ONNX file of the same model, and onnxruntime."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -11,8 +12,34 @@ from gpunn.bench.peers import Plain
 from gpunn.bench.peers.onnx_model import CHANNELS_FIRST
 from gpunn.types import Array
 
+Declared: TypeAlias = Sequence[int | str | None]  # a shape in a file; extents that are no numbers are open
 
-class Onnx(Plain):
+
+class OnnxFile(Plain):
+    """A library that runs an ONNX file, whose arrays may have their axes in another order."""
+
+    def describe(self, job: Job, inputs: Sequence[Declared], outputs: Sequence[Declared]) -> None:
+        """Take the shapes that the file declares; raise RuntimeError if the outputs are not the model's."""
+        self._first, self._inputs = job.channels_first, inputs
+        self._outputs = self._axes("output", [shape for _, shape in job.outputs], outputs)
+
+    def prepare(self, inputs: Sequence[Array]) -> Sequence[Array]:
+        axes = self._axes("input", [value.shape for value in inputs], self._inputs)
+        return [np.ascontiguousarray(v.transpose(a)) for v, a in zip(inputs, axes, strict=True)]
+
+    def restore(self, outputs: Sequence[Array]) -> Sequence[Array]:
+        return [y.transpose(np.argsort(a)) for y, a in zip(outputs, self._outputs, strict=True)]
+
+    def _axes(
+        self, what: str, shapes: Sequence[Sequence[int]], declared: Sequence[Declared]
+    ) -> list[tuple[int, ...]]:
+        """Return for each of the model's shapes the order of its axes in the file."""
+        if not self._first:
+            return layouts(what, shapes, declared)
+        return [CHANNELS_FIRST if len(s) == 4 else tuple(range(len(s))) for s in shapes]
+
+
+class Onnx(OnnxFile):
     """onnxruntime with one of its execution providers; operations that it does not support run on the CPU."""
 
     def __init__(self, provider: str) -> None:
@@ -33,33 +60,16 @@ class Onnx(Plain):
             raise RuntimeError(f"onnxruntime's {self._provider} finds no device")
         self.device = "cpu" if self._provider.startswith("CPU") else self._provider
         self._names = [tensor.name for tensor in self._session.get_inputs()]
-        self._inputs = [tuple(tensor.shape) for tensor in self._session.get_inputs()]
-        declared = [tuple(tensor.shape) for tensor in self._session.get_outputs()]
-        self._first = job.channels_first
-        self._outputs = self._axes("output", [shape for _, shape in job.outputs], declared)
-
-    def prepare(self, inputs: Sequence[Array]) -> Sequence[Array]:
-        axes = self._axes("input", [value.shape for value in inputs], self._inputs)
-        return [np.ascontiguousarray(v.transpose(a)) for v, a in zip(inputs, axes, strict=True)]
+        tensors = (self._session.get_inputs(), self._session.get_outputs())
+        self.describe(job, *([tuple(tensor.shape) for tensor in some] for some in tensors))
 
     def call(self, inputs: Sequence[Array]) -> Sequence[Array]:
         found: Sequence[Array] = self._session.run(None, dict(zip(self._names, inputs, strict=True)))
         return found
 
-    def restore(self, outputs: Sequence[Array]) -> Sequence[Array]:
-        return [y.transpose(np.argsort(a)) for y, a in zip(outputs, self._outputs, strict=True)]
-
-    def _axes(
-        self, what: str, shapes: Sequence[Sequence[int]], declared: Sequence[Sequence[int | str | None]]
-    ) -> list[tuple[int, ...]]:
-        """Return for each of the model's shapes the order of its axes in the file."""
-        if not self._first:
-            return layouts(what, shapes, declared)
-        return [CHANNELS_FIRST if len(s) == 4 else tuple(range(len(s))) for s in shapes]
-
 
 def layouts(
-    what: str, shapes: Iterable[Sequence[int]], declared: Sequence[Sequence[int | str | None]]
+    what: str, shapes: Iterable[Sequence[int]], declared: Sequence[Declared]
 ) -> list[tuple[int, ...]]:
     """Return for each of the model's shapes the order of its axes in the ONNX file.
 
@@ -72,7 +82,7 @@ def layouts(
     return [_axes(f"{what} {i}", *pair) for i, pair in enumerate(zip(wanted, declared, strict=True))]
 
 
-def _axes(what: str, shape: Sequence[int], declared: Sequence[int | str | None]) -> tuple[int, ...]:
+def _axes(what: str, shape: Sequence[int], declared: Declared) -> tuple[int, ...]:
     if len(shape) == len(declared):
         orders = [tuple(range(len(shape)))] + [CHANNELS_FIRST] * (len(shape) == 4)
         for axes in orders:

@@ -1,4 +1,4 @@
-"""A writer of a gpunn Graph as an ONNX file, so that onnxruntime runs the same model with the same weights.
+"""A writer of a gpunn Graph as an ONNX file: other libraries run the same model with the same weights.
 
 Convolutions and pools of ONNX have channels first, and execution providers are made for that: each tensor of
 rank 4, [N, H, W, C], is [N, C, H, W] in the file, inputs and outputs, too. All others are as they are.
@@ -18,7 +18,7 @@ from gpunn.types import Array, DType, Shape
 
 CHANNELS_FIRST = (0, 3, 1, 2)  # the axes of NHWC in the order of NCHW
 _CHANNELS_LAST = (0, 2, 3, 1)
-_VERSION, _OPERATORS = 9, 20  # of the file format, and of the operators: ONNX 1.15
+_VERSION, _OPERATORS = 8, 16  # of the file format, and of the operators: what onnx2torch 1.5 knows
 
 _ACTIVATIONS: dict[str, tuple[str, tuple[float, ...]]] = {
     "relu": ("Relu", ()),

@@ -51,7 +51,6 @@ def _attributes(window: Window) -> dict[str, Any]:
     return {
         "kernel_shape": window.size,
         "strides": window.stride,
-        "dilations": window.dilation,
         "pads": (*window.before, *window.after),
     }
 
@@ -60,7 +59,10 @@ def _convolution(builder: OnnxBuilder, operation: Operation, filter: Array, grou
     """Write a convolution with a filter of shape [O, I / groups, KH, KW]."""
     window = _window(operation, filter.shape[2:])
     inputs = [builder.tensor(operation.inputs[0]), builder.constant(filter), *_bias(builder, operation)]
-    builder.result(operation, builder.node("Conv", *inputs, group=groups, **_attributes(window)))
+    builder.result(
+        operation,
+        builder.node("Conv", *inputs, group=groups, dilations=window.dilation, **_attributes(window)),
+    )
 
 
 def _bias(builder: OnnxBuilder, operation: Operation) -> list[str]:
@@ -106,9 +108,9 @@ def _mean(builder: OnnxBuilder, operation: Operation) -> None:
         return
     if rank == 4 and not keep and axes != _SPATIAL:
         builder.refuse("a mean whose result has axes in another order")
-    places = builder.numbers(*sorted(axis_in_file(axis, rank) for axis in axes))
+    places = sorted(axis_in_file(axis, rank) for axis in axes)
     x = builder.tensor(operation.inputs[0])
-    builder.result(operation, builder.node("ReduceMean", x, places, keepdims=int(keep)))
+    builder.result(operation, builder.node("ReduceMean", x, axes=places, keepdims=int(keep)))
 
 
 def _binary(builder: OnnxBuilder, operation: Operation) -> None:
@@ -144,9 +146,10 @@ def _pad(builder: OnnxBuilder, operation: Operation) -> None:
     for axis, (before, after) in enumerate(paddings):
         place = axis_in_file(axis, rank)
         pads[place], pads[rank + place] = before, after
-    value = builder.constant(np.array(operation.attrs["value"], np.float32))
-    x = builder.tensor(operation.inputs[0])
-    builder.result(operation, builder.node("Pad", x, builder.numbers(*pads), value))
+    x, value = builder.tensor(operation.inputs[0]), operation.attrs["value"]
+    # Zeros are what is there without a value.
+    values = (builder.constant(np.array(value, np.float32)),) if value else ()
+    builder.result(operation, builder.node("Pad", x, builder.numbers(*pads), *values))
 
 
 def _reshape(builder: OnnxBuilder, operation: Operation) -> None:

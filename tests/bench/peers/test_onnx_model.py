@@ -1,11 +1,13 @@
-"""The ONNX writer: onnxruntime's results, or those of onnx itself, beside gpunn's in numpy."""
+"""The ONNX writer: what onnxruntime and PyTorch compute with its files, beside gpunn in numpy."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import gpunn
@@ -64,6 +66,10 @@ def _reshaped(b: Builder) -> gpunn.Operand:
     return b.add("reshape", x, shape=(1, 4, 10, 3))
 
 
+def _framed(b: Builder) -> gpunn.Operand:
+    return b.add("pad", b.x, paddings=((0, 0), (2, 0), (0, 1), (0, 0)))
+
+
 def _classifier(b: Builder) -> gpunn.Operand:
     rows = b.add("fully_connected", b.x, b.weight(7, 180), b.weight(7), activation="relu")
     pixel = b.add("reshape", rows, shape=(1, 1, 1, 7))
@@ -83,18 +89,37 @@ CASES: tuple[tuple[tuple[int, ...], Build], ...] = (
     ((2, 4, 6, 5), _arithmetic),
     ((1, 3, 4, 5), _placed),
     ((1, 6, 6, 5), _reshaped),
+    ((1, 6, 6, 5), _framed),
     ((1, 6, 6, 5), _classifier),
     ((2, 4, 6, 5), _mean),
 )
 
 
-def _compare(model: gpunn.Model, path: Path) -> None:
-    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (extra: bench)")
-    write(model, path)
+READERS = (
+    "onnxruntime",
+    "torch",
+    "torch-channels-last",
+    "torch-cuda",
+    "torch-cuda-channels-last",
+    "torch-cuda-graph",
+)
+NOT_IN_TORCH = {_pools: "AvgPool with non symmetrical padding", _placed: "'value'"}  # for onnx2torch 1.5
+
+
+def _compare(model: gpunn.Model, path: Path, reader: str) -> None:
+    """Compare twice: a CUDA graph is captured first, and replayed then."""
+    if PEERS[reader].missing:
+        pytest.skip(PEERS[reader].missing)
     (sample,) = random_source(model).samples
     outputs = [("float32", output.type.shape) for output in model.outputs]
-    peer = PEERS["onnxruntime"].make()
-    peer.load(Job("onnxruntime", "", "", "", 1, outputs, onnx=str(path), channels_first=True))
+    peer = PEERS[reader].make()
+    try:
+        peer.load(Job(reader, "", "", "", 1, outputs, onnx=str(path), channels_first=True))
+    except RuntimeError as error:
+        if "no CUDA device" not in str(error):
+            raise
+        pytest.skip(str(error))
+    peer.call(peer.prepare([np.zeros_like(array) for array in sample.arrays]))
     found = peer.restore(peer.call(peer.prepare(sample.arrays)))
     with model.compile("cpu") as compiled:
         expected = compiled(*sample.arrays)
@@ -107,19 +132,24 @@ def onnx() -> Any:
     return pytest.importorskip("onnx", reason="onnx is not installed (extra: bench)")
 
 
+@pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize(("shape", "build"), CASES, ids=lambda v: getattr(v, "__name__", str(v)))
-def test_written_models(shape: tuple[int, ...], build: Build, onnx: Any, tmp_path: Path) -> None:
+def test_written_models(shape: tuple[int, ...], build: Build, reader: str, onnx: Any, tmp_path: Path) -> None:
     b = Builder(*shape)
     model = b.done(build(b))
     write(model, tmp_path / "model.onnx")
     onnx.checker.check_model(onnx.load(tmp_path / "model.onnx"), full_check=True)
-    _compare(model, tmp_path / "model.onnx")
+    refused = NOT_IN_TORCH.get(build) if reader.startswith("torch") else None
+    with pytest.raises(Exception, match=refused) if refused else nullcontext():
+        _compare(model, tmp_path / "model.onnx", reader)
 
 
-def test_a_batch_of_a_model(onnx: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("reader", READERS)
+def test_a_batch_of_a_model(reader: str, onnx: Any, tmp_path: Path) -> None:
     b = Builder(1, 6, 6, 5)
-    model = b.done(_same(b))
-    _compare(batched(model, 3), tmp_path / "model.onnx")
+    model = batched(b.done(_same(b)), 3)
+    write(model, tmp_path / "model.onnx")
+    _compare(model, tmp_path / "model.onnx", reader)
 
 
 def test_every_rule_has_a_case() -> None:
