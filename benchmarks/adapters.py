@@ -126,7 +126,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Ours:
-    """What gpunn is measured with: a backend, a preference, and numbers of samples in a run."""
+    """The form in which gpunn is measured: a backend, a preference, and numbers of samples in a run."""
 
     backend: str
     preference: Preference
