@@ -2,8 +2,8 @@
 // Convolution over height and width as a product whose operands a workgroup shares (lib/workgroup_tile.wgsl), over
 // window cells and input channels in one row.
 // Expects x [batch, H, W, 4 C] and y; w with the window cells, then the input channels, along its depth; what
-// lib/workgroup_tile.wgsl, lib/window.wgsl and lib/window_row.wgsl expect. An invocation computes 4 output pixels,
-// along [batch, OH, OW] flattened, x 4 output channels.
+// lib/workgroup_tile.wgsl, lib/window.wgsl and lib/window_row.wgsl expect. An invocation computes ROWS output
+// pixels, along [batch, OH, OW] flattened, x 4 COLUMNS output channels.
 
 alias Row = Corner;
 

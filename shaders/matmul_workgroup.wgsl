@@ -1,7 +1,7 @@
 // y[m, n] = apply(bias[n] + sum over k of x[m, k] * w[k, n]), or such a product for each matrix of a stack, with
 // operands that a workgroup shares (lib/workgroup_tile.wgsl).
 // Expects x [M, K] and y; row_step() of lib/row_steps.wgsl, lib/ragged_row_steps.wgsl or lib/stack_row_steps.wgsl; what
-// lib/workgroup_tile.wgsl expects. An invocation computes 4 rows x 4 channels.
+// lib/workgroup_tile.wgsl expects. An invocation computes ROWS rows x 4 COLUMNS channels.
 
 alias Row = u32;
 

@@ -1,11 +1,11 @@
 //!use window
 // A depthwise convolution over height and width, and the 1 x 1 convolution behind it, as a product whose operands a
 // workgroup shares (lib/workgroup_tile.wgsl). The rows of the product are the pixels between the two. They lie only in
-// the workgroup's memory, 16 channels of 64 pixels at a time, and are computed again for each 64 channels of y.
+// the workgroup's memory, 16 channels of SIDE pixels at a time, and are computed again for each SIDE channels of y.
 // Expects x [batch, H, W, C] and y; taps [KH, KW, 4 K4] and taps_bias [4 K4], the filter and the bias of the depthwise
 // convolution, with zeros behind the C channels; between, its activation; row_step() of lib/row_steps.wgsl or
 // lib/ragged_row_steps.wgsl, for pixels of x; p.KH; p.KW; p.K4; what lib/workgroup_tile.wgsl and lib/window.wgsl
-// expect. An invocation computes 4 output pixels, along [batch, OH, OW] flattened, x 4 output channels.
+// expect. An invocation computes ROWS output pixels, along [batch, OH, OW] flattened, x 4 COLUMNS output channels.
 
 alias Row = Corner;
 

@@ -11,61 +11,42 @@
 
 alias Held = vec4<f16>;
 
-// Whether a step, or the next one, has elements that are too large.
-var<workgroup> far: array<atomic<u32>, 2>;
+// Whether a step, the one before or the one behind has elements that are too large.
+var<workgroup> far: array<atomic<u32>, 3>;
 
-// Says that the first step has none. There must be a barrier before that step: wgpu does not clear workgroup memory.
+// Says that no step has any. There must be a barrier before the first one: wgpu does not clear workgroup memory.
 fn begin_steps(i: u32) {
-  if (i == 0u) { atomicStore(&far[0], 0u); }
+  if (i < 3u) { atomicStore(&far[i], 0u); }
 }
 
 fn hold(v: vec4<T>, step: u32) -> Held {
-  if (any((bitcast<vec4<u32>>(v) & vec4<u32>(0x7fffffffu)) > vec4<u32>(FAR))) { atomicStore(&far[step % 2u], 1u); }
+  if (any((bitcast<vec4<u32>>(v) & vec4<u32>(0x7fffffffu)) > vec4<u32>(FAR))) { atomicStore(&far[step % 3u], 1u); }
   return Held(v);
 }
 
-fn multiply_add(sums: ptr<function, Sums>, at: Place, step: u32) {
-  if (atomicLoad(&far[step % 2u]) == 0u) {
-    add_eight(sums, at, 0u);
-    add_eight(sums, at, 2u);
+fn multiply_add(sums: ptr<function, Sums>, i: u32, rows: u32, weights: u32, step: u32) {
+  if (atomicLoad(&far[step % 3u]) == 0u) {
+    add_eight(sums, rows, weights);
+    add_eight(sums, rows + 2u, weights + 8u * TILE_COLUMNS);
   } else {
-    add_four(sums, at, 0u);
-    add_four(sums, at, 1u);
-    add_four(sums, at, 2u);
-    add_four(sums, at, 3u);
+    add_step(sums, rows, weights);
   }
-  // All have seen what the last step had, and none looks at the next one yet.
-  if (at.row + at.column == 0u) { atomicStore(&far[(step + 1u) % 2u], 0u); }
+  // All have seen what the step before had. Others may look at this step still, or bring the next one already.
+  if (i == 0u) { atomicStore(&far[(step + 2u) % 3u], 0u); }
 }
 
-fn weights_at(w: u32) -> mat4x4<f16> {
-  return mat4x4<f16>(held_weights[w], held_weights[w + 16u], held_weights[w + 32u], held_weights[w + 48u]);
-}
+// Weights of a vec4 column for eight elements of the depth.
+struct Pair { left: mat4x4<f16>, right: mat4x4<f16> }
 
-// Adds the products of eight elements of the depth, from 4 k on.
-fn add_eight(sums: ptr<function, Sums>, at: Place, k: u32) {
-  let w = at.column + 64u * k;
-  let left = weights_at(w);
-  let right = weights_at(w + 64u);
-  let x = at.row * 16u + k;
-  (*sums)[0] += vec4<T>(left * held_rows[x] + right * held_rows[x + 1u]);
-  (*sums)[1] += vec4<T>(left * held_rows[x + 4u] + right * held_rows[x + 5u]);
-  (*sums)[2] += vec4<T>(left * held_rows[x + 8u] + right * held_rows[x + 9u]);
-  (*sums)[3] += vec4<T>(left * held_rows[x + 12u] + right * held_rows[x + 13u]);
-}
+fn pair_at(w: u32) -> Pair { return Pair(halves_at(w), halves_at(w + 4u * TILE_COLUMNS)); }
 
-// Adds the products of four elements of the depth, from 4 k on, in f32.
-fn add_four(sums: ptr<function, Sums>, at: Place, k: u32) {
-  let w = at.column + 64u * k;
-  let weights = mat4x4<T>(
-    vec4<T>(held_weights[w]),
-    vec4<T>(held_weights[w + 16u]),
-    vec4<T>(held_weights[w + 32u]),
-    vec4<T>(held_weights[w + 48u]),
+fn halves_at(w: u32) -> mat4x4<f16> {
+  return mat4x4<f16>(
+    held_weights[w],
+    held_weights[w + TILE_COLUMNS],
+    held_weights[w + 2u * TILE_COLUMNS],
+    held_weights[w + 3u * TILE_COLUMNS],
   );
-  let x = at.row * 16u + k;
-  (*sums)[0] += weights * vec4<T>(held_rows[x]);
-  (*sums)[1] += weights * vec4<T>(held_rows[x + 4u]);
-  (*sums)[2] += weights * vec4<T>(held_rows[x + 8u]);
-  (*sums)[3] += weights * vec4<T>(held_rows[x + 12u]);
 }
+
+fn product_of(w: Pair, left: Held, right: Held) -> vec4<T> { return vec4<T>(w.left * left + w.right * right); }

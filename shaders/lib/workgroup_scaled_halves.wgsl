@@ -2,7 +2,7 @@
 // Products in f16 (lib/workgroup_halves.wgsl) of two operands whose range is not known. A workgroup first looks for the
 // largest finite number of each row and of each channel of its tile. Then it scales them by powers of two, as it brings
 // them into its memory: the largest of a row to between 128 and 256, of a channel to between 8 and 16.
-// Expects bias [4 N4]; what lib/workgroup_tile.wgsl expects.
+// Expects SIDE of 64, so that an invocation brings one row; bias [4 N4]; what lib/workgroup_tile.wgsl expects.
 
 const ROW_EXPONENT: i32 = 7; // of the largest number of a row once it is scaled
 const CHANNEL_EXPONENT: i32 = 3;

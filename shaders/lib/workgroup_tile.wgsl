@@ -1,8 +1,9 @@
 //!use grid
-// The entry point for products whose operands a workgroup shares: 256 invocations compute 64 rows x 64 channels, and
-// each of them keeps 4 rows x 4 channels (a vec4 column) in registers. In a step, the workgroup brings 16 elements of
-// the depth, for all its rows and channels, into its memory: each invocation loads a vec4 of a row and one of the
-// weights, so each element of either is loaded once for 64 sums.
+// The entry point for products whose operands a workgroup shares: 256 invocations compute SIDE rows x SIDE channels.
+// Each of them keeps ROWS rows x COLUMNS vec4 columns in registers, which lie evenly apart in the tile. In a step, the
+// workgroup brings 16 elements of the depth for each of its SLICES into its memory, for all its rows and channels: each
+// element of either operand is loaded once for SIDE sums. An invocation loads what the next step needs before it
+// multiplies, and one half of the memory is filled while others still multiply what is in the other one.
 //
 // Rows and columns past the end are computed on the last one and not stored.
 // Expects
@@ -15,24 +16,36 @@
 //   weights_of(column, k), its weights for element k of a row, zeros behind the depth;
 //   of lib/workgroup_reals.wgsl, lib/workgroup_packed_halves.wgsl or lib/workgroup_scaled_halves.wgsl: Held, what
 //   workgroup memory holds of four elements; Scaling, and scaling_of(i, row, column), the scaling of what invocation i
-//   brings; hold_row(v, scaling, step) and hold_weights(v, scaling, step), which make Helds;
-//   multiply_add(sums, place, step), which adds the products of a step; total(cell, n, sum), the result of a cell,
-//   whose channels are n;
-//   put_channels() of lib/rows.wgsl or lib/rows_of_fours.wgsl. WX is 256.
+//   brings; hold_row(v, scaling, step) and hold_weights(v, scaling, step), which make Helds; multiply_add(sums, i,
+//   rows, weights, step), which adds the products of a step that begin at these places; total(cell, n, sum), the result
+//   of a cell, whose channels are n; hand_sum(place, sum) and handed_sum(place), by which slices hand over sums;
+//   put_channels() of lib/rows.wgsl or lib/rows_of_fours.wgsl. WX is 256;
+//   of gpunn/ops/kernels/workgroup_tile.py, what is written out for each load and each sum, so that all indices are
+//   constants and compilers keep them in registers: Rows, rows_of(matrix, first, i); Fours, bring_step(rows, column, k,
+//   i), hold_step(brought, scaling, step, i); add_four(sums, rows, weights), the products of a vec4 of each row;
+//   hand_sums(sums, to, stride), take_sums(sums, at, stride); put_sums(sums, first, place, begin, end), which calls
+//   put_cell() for all sums.
 
-const FOURS: u32 = 4u; // along the depth of a step
+const FOURS = 4u * SLICES; // along the depth of a step
+const TILE_COLUMNS = SIDE / 4u;
+const ROWS_APART = SIDE / ROWS; // the distance between two rows of an invocation
+const COLUMNS_APART = TILE_COLUMNS / COLUMNS;
+const OF_SLICE = ROWS_APART * COLUMNS_APART; // invocations
+const HELD = SIDE * FOURS; // vec4s that a step holds of either operand
 
-// Its indices are constants, so compilers can keep it in registers.
-alias Sums = array<vec4<T>, 4>;
+alias Sums = array<vec4<T>, ROWS * COLUMNS>;
 
-// Four rows of a tile, from 4 times `row` on, and the vec4 column.
+// The first tile row and vec4 column, or those of an invocation in the tile.
 struct Place { row: u32, column: u32 }
 
 // A row of a tile, and a vec4 column.
 struct Cell { row: u32, column: u32 }
 
-var<workgroup> held_rows: array<Held, 256>; // of each row, FOURS
-var<workgroup> held_weights: array<Held, 256>; // of each element of the depth, 16 vec4 columns
+// What an invocation brings of a step.
+struct Brought { rows: Fours, weights: Fours }
+
+var<workgroup> held_rows: array<Held, 2u * HELD>; // for each slice, of each row, four
+var<workgroup> held_weights: array<Held, 2u * HELD>; // of each element of the depth, all vec4 columns
 
 @compute @workgroup_size(WX, WY, WZ)
 fn main(at: Invocation) {
@@ -43,38 +56,78 @@ fn main(at: Invocation) {
   if (result >= p.MATRICES * p.PARTS) { return; }
   let part = result / p.MATRICES;
   let matrix = result - part * p.MATRICES;
-  let first = Place((line - result * p.DOWN) * 16u, (tile - line * p.ACROSS) * 16u);
+  let first = Place((line - result * p.DOWN) * SIDE, (tile - line * p.ACROSS) * TILE_COLUMNS);
   let i = at.local.x;
-  let place = Place(i / 16u, i % 16u);
-  let row = row_of(matrix * p.M + min(first.row * 4u + i / FOURS, p.M - 1u));
-  let column = column_of(matrix, min(first.column + place.column, p.N4 - 1u));
-  let scaling = scaling_of(i, row, column);
+  let slice = i / OF_SLICE;
+  let place = Place(i % OF_SLICE / COLUMNS_APART, i % COLUMNS_APART);
+  let rows = rows_of(matrix, first.row, i);
+  let column = column_of(matrix, min(first.column + i % TILE_COLUMNS, p.N4 - 1u));
+  let scaling = scaling_of(i, rows[0], column);
   var sums = Sums();
   let last = min((part + 1u) * p.PART, p.K4);
+  var brought = bring_step(rows, column, part * p.PART, i);
   for (var k = part * p.PART; k < last; k += FOURS) {
     let step = k / FOURS;
-    held_rows[i] = hold_row(four_of(row, k + i % FOURS), scaling, step);
-    held_weights[i] = hold_weights(weights_of(column, 4u * k + place.row), scaling, step);
+    hold_step(brought, scaling, step, i);
     workgroupBarrier();
-    multiply_add(&sums, place, step);
-    workgroupBarrier();
+    if (k + FOURS < last) { brought = bring_step(rows, column, k + FOURS, i); }
+    let weights = weights_in(step) + slice * 16u * TILE_COLUMNS + place.column;
+    multiply_add(&sums, i, rows_in(step) + place_of_four(place.row, 4u * slice), weights, step);
   }
-  let m = result * p.M + (first.row + place.row) * 4u;
-  let end = (result + 1u) * p.M;
-  let n = first.column + place.column;
-  put_row(m, end, n, Cell(place.row * 4u, place.column), sums[0]);
-  put_row(m + 1u, end, n, Cell(place.row * 4u + 1u, place.column), sums[1]);
-  put_row(m + 2u, end, n, Cell(place.row * 4u + 2u, place.column), sums[2]);
-  put_row(m + 3u, end, n, Cell(place.row * 4u + 3u, place.column), sums[3]);
+  join_slices(&sums, i, slice);
+  if (slice == 0u) { put_sums(&sums, first, place, result * p.M, (result + 1u) * p.M); }
 }
 
-fn put_row(m: u32, end: u32, n: u32, cell: Cell, sum: vec4<T>) {
-  if (m < end && n < p.N4) { put_channels(m, n, total(cell, n, sum)); }
+// Where a step has its rows and its weights in the workgroup's memory.
+fn rows_in(step: u32) -> u32 { return step % 2u * HELD; }
+
+fn weights_in(step: u32) -> u32 { return step % 2u * HELD; }
+
+// The place among rows for vec4 k of a row.
+fn place_of_four(row: u32, k: u32) -> u32 { return (k / 4u * SIDE + row) * 4u + k % 4u; }
+
+// Weights of a vec4 column for four elements of the depth.
+fn weights_at(w: u32) -> mat4x4<T> {
+  return mat4x4<T>(
+    vec4<T>(held_weights[w]),
+    vec4<T>(held_weights[w + TILE_COLUMNS]),
+    vec4<T>(held_weights[w + 2u * TILE_COLUMNS]),
+    vec4<T>(held_weights[w + 3u * TILE_COLUMNS]),
+  );
 }
+
+// Adds the products of a step in f32.
+fn add_step(sums: ptr<function, Sums>, rows: u32, weights: u32) {
+  add_four(sums, rows, weights);
+  add_four(sums, rows + 1u, weights + 4u * TILE_COLUMNS);
+  add_four(sums, rows + 2u, weights + 8u * TILE_COLUMNS);
+  add_four(sums, rows + 3u, weights + 12u * TILE_COLUMNS);
+}
+
+// Adds up the sums of all slices in the first one, by halves. All of a workgroup must call it.
+fn join_slices(sums: ptr<function, Sums>, i: u32, slice: u32) {
+  if (SLICES == 1u) { return; }
+  for (var half = SLICES / 2u; half > 0u; half /= 2u) {
+    workgroupBarrier();
+    if (slice >= half && slice < 2u * half) { hand_sums(sums, i - half * OF_SLICE, half * OF_SLICE); }
+    workgroupBarrier();
+    if (slice < half) { take_sums(sums, i, half * OF_SLICE); }
+  }
+}
+
+// Where row m of a matrix begins, or its last one.
+fn row_at(matrix: u32, m: u32) -> Row { return row_of(matrix * p.M + min(m, p.M - 1u)); }
 
 // Elements 4 k to 4 k + 3 of a row, zeros behind the depth.
 fn four_of(row: Row, k: u32) -> vec4<T> {
   var x = vec4<T>();
   if (k < p.K4) { x = four_at(row, k); }
   return x;
+}
+
+// Stores a cell of the tile that begins with `first`. The rows of its result are those from `begin` to `end`.
+fn put_cell(first: Place, cell: Cell, begin: u32, end: u32, sum: vec4<T>) {
+  let m = begin + first.row + cell.row;
+  let n = first.column + cell.column;
+  if (m < end && n < p.N4) { put_channels(m, n, total(cell, n, sum)); }
 }

@@ -36,7 +36,7 @@ from gpunn.ops.contraction.matmul import products
 from gpunn.ops.contraction.product_kernel import of_integers
 from gpunn.ops.contraction.product_rescaling import AS_SUMMED, Rescaling, Rounding, rescaling
 from gpunn.ops.contraction.wide_sums import most_iterations
-from gpunn.ops.contraction.workgroup_tile import (
+from gpunn.ops.contraction.workgroup_product import (
     Product,
     matrix_product,
     step_library,

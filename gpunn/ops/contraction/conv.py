@@ -41,7 +41,7 @@ from gpunn.ops.contraction.product_kernel import Form, one_by_one, product_kerne
 from gpunn.ops.contraction.product_rescaling import Rounding, eights
 from gpunn.ops.contraction.unfolded import with_unfolded
 from gpunn.ops.contraction.winograd import sums_of_sizes, with_winograd
-from gpunn.ops.contraction.workgroup_tile import (
+from gpunn.ops.contraction.workgroup_product import (
     matrix_product,
     window_product,
     with_workgroup_tiles,

@@ -37,7 +37,7 @@ from gpunn.ops.contraction.pieces import filter_matrix
 from gpunn.ops.contraction.prepared import clamp_ends, constants_only, finisher, matrix_of, prepared
 from gpunn.ops.contraction.product_kernel import Form, product_kernels
 from gpunn.ops.contraction.product_rescaling import Rounding
-from gpunn.ops.contraction.workgroup_tile import (
+from gpunn.ops.contraction.workgroup_product import (
     Product,
     matrix_product,
     step_library,

@@ -26,7 +26,13 @@ from gpunn.ops.accuracy import ATOL, EPS, GENERAL, Accuracy, Evaluation
 from gpunn.ops.call import Call
 from gpunn.ops.contraction.conv import conv2d, depthwise_conv2d
 from gpunn.ops.contraction.filter_packing import channel_reads, pack_bias, pack_deep_filter
-from gpunn.ops.contraction.workgroup_tile import Product, step_library, step_pitch, workgroup_tiles
+from gpunn.ops.contraction.workgroup_product import (
+    Product,
+    large_tiles,
+    step_library,
+    step_pitch,
+    workgroup_tiles,
+)
 from gpunn.ops.elementwise.unary import ACTIVATIONS, apply_activation
 from gpunn.ops.fusion import Fusion
 from gpunn.ops.kernels import window
@@ -94,7 +100,7 @@ def _pack_taps(filter: Array) -> Array:
 
 
 def _kernels(call: Call) -> Iterator[Candidate]:
-    """Yield the way in tiles that a workgroup shares. All operands but x are constants."""
+    """Yield the ways in tiles that a workgroup shares. All operands but x are constants."""
     first, second = _depthwise(call), _pointwise(call)
     if not fits_i32(call.x.size, first.y.size, call.y.size):
         return
@@ -112,7 +118,7 @@ def _kernels(call: Call) -> Iterator[Candidate]:
         (replace(w, operand=2), replace(bias, operand=4 if call.has(4) else None)),
         pitch=step_pitch(depth),
     )
-    for candidate in workgroup_tiles(call, product):
+    for candidate in (*workgroup_tiles(call, product), *large_tiles(call, product)):
         kernels = [_with_windows(call, kernel) for kernel in candidate.kernels]
         yield replace(candidate, kernels=kernels, reason=f"both in one: {candidate.reason}")
 

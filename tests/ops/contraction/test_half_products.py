@@ -20,12 +20,14 @@ from gpunn.graph.operation import Operation
 from gpunn.graph.tolerance import bounds, half_products
 from gpunn.kernel import Kernels
 from gpunn.model import Model
+from gpunn.ops.contraction import workgroup_product
 from gpunn.ops.contraction.half_products import pack_scaled, pack_scales
+from gpunn.ops.kernels.workgroup_tile import LARGE_TILE, TILE
 from gpunn.tuning import measurement
 from gpunn.types import Array, DType, TensorType, float32
 from tests.ops.contraction.test_batch_matmul import ADJOINTS, matrices
 from tests.ops.contraction.test_broadcast_tile import described
-from tests.ops.contraction.test_workgroup_tile import PRODUCTS, STACKS, WORKGROUP, convolutions
+from tests.ops.contraction.test_workgroup_product import PRODUCTS, STACKS, WORKGROUP, convolutions
 from tests.ops.harness import EPS, random, type_of
 
 
@@ -50,6 +52,13 @@ def halves(hardware_gpu: str, monkeypatch: pytest.MonkeyPatch) -> str:
         pytest.skip("the adapter has no shader-f16")
     take_halves(monkeypatch)
     return hardware_gpu
+
+
+@pytest.fixture(params=(TILE, LARGE_TILE), ids=lambda tile: f"{tile.side}")
+def packed_halves(request: pytest.FixtureRequest, halves: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Let products of filters that are packed in f16 be computed so, in tiles of each size."""
+    monkeypatch.setattr(workgroup_product, "TILE", request.param)
+    return halves
 
 
 def run_relaxed(op: str, inputs: list[Array], attrs: dict[str, Any], backend: str) -> tuple[Array, Operation]:
@@ -88,18 +97,18 @@ def assert_within_bound(y: Array, inputs: list[Array]) -> None:
 
 
 @pytest.mark.parametrize("shape", PRODUCTS, ids=str)
-def test_products_in_f16(shape: tuple[int, int, int], halves: str) -> None:
+def test_products_in_f16(shape: tuple[int, int, int], packed_halves: str) -> None:
     rows, depth, channels = shape
     inputs = [random(1, rows, depth), random(2, channels, depth), random(3, channels)][: 2 + rows % 2]
     inputs[1] *= np.float32(2.0) ** random(4, channels, 1, low=-20, high=12).round()
-    y, _ = run_relaxed("fully_connected", inputs, {"keep_dims": True}, halves)
+    y, _ = run_relaxed("fully_connected", inputs, {"keep_dims": True}, packed_halves)
     assert_within_bound(y, inputs)
 
 
 @pytest.mark.parametrize("case", convolutions(), ids=described)
-def test_convolutions_in_f16(case: Any, halves: str) -> None:
+def test_convolutions_in_f16(case: Any, packed_halves: str) -> None:
     inputs, attrs = case
-    y, operation = run_relaxed("conv2d", inputs, attrs, halves)
+    y, operation = run_relaxed("conv2d", inputs, attrs, packed_halves)
     given = rounded(inputs)
     (exact,) = operation.evaluate(given)
     wide = [*given, *[None] * (len(operation.inputs) - len(given))]
@@ -111,9 +120,11 @@ def test_convolutions_in_f16(case: Any, halves: str) -> None:
 
 
 SPREAD = random(5, 70, 40) * np.float32(10.0) ** random(6, 70, 40, low=-7, high=0)
+SOME_STEPS = np.isin(np.arange(112) // 16, (0, 4, 5)) * np.float32(1e4)  # of seven
 EXTREMES = {
     "all large": (random(1, 70, 40, low=3e4, high=65504), random(2, 66, 40, low=-65504, high=65504)),
     "some large": (np.where(random(1, 70, 40) > 3, np.float32(65504), random(2, 70, 40)), random(3, 66, 40)),
+    "large in some steps": (random(1, 70, 112) + SOME_STEPS, random(2, 66, 112)),
     "just too large": (random(1, 70, 40, low=250, high=260), random(2, 66, 40, low=0.9, high=0.999)),
     "as large as may be": (np.full((70, 40), 256, np.float32), np.full((66, 40), 15.99, np.float32)),
     "subnormal": (random(1, 70, 40, low=-6e-5, high=6e-5), random(2, 66, 40, low=-7e-5, high=7e-5)),
@@ -123,9 +134,9 @@ EXTREMES = {
 
 
 @pytest.mark.parametrize("name", EXTREMES)
-def test_no_product_overflows_or_is_lost(name: str, halves: str) -> None:
+def test_no_product_overflows_or_is_lost(name: str, packed_halves: str) -> None:
     inputs = [*EXTREMES[name]]
-    y, _ = run_relaxed("fully_connected", inputs, {"keep_dims": True}, halves)
+    y, _ = run_relaxed("fully_connected", inputs, {"keep_dims": True}, packed_halves)
     assert np.isfinite(y).all()
     assert_within_bound(y, inputs)
 
@@ -312,7 +323,8 @@ def test_a_tuner_allows_for_products_in_f16(hardware_gpu: str, monkeypatch: pyte
     filter = model.constant("filter", random(1, 40, 90).astype(np.float16))
     model.output(*model.add("fully_connected", [x, filter]))
     operation = replace(model.operations[0], relaxed=True)
-    halves, reals = (c for c in candidates(operation, device.properties) if c.kernels[0].body == WORKGROUP)
+    ways = candidates(operation, device.properties)
+    halves, reals, *_ = (c for c in ways if c.kernels[0].body == WORKGROUP)
     assert (halves.kernels[0].halves, reals.kernels[0].halves) == (True, False)
     record = measurement.Bench(device).record(operation, [reals, halves])
     assert record is not None

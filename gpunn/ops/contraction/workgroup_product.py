@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from gpunn.device import HALF_PRECISION
+from gpunn.device import DEFAULT_LIMITS, HALF_PRECISION
 from gpunn.kernel import (
     Candidate,
     Kernel,
@@ -31,15 +31,17 @@ from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.kernels.added_parts import added_parts
 from gpunn.ops.kernels.tiling import COLUMNS, ROWS, row_library, splits
 from gpunn.ops.kernels.window import Window, window_params
+from gpunn.ops.kernels.workgroup_tile import LARGE_TILE, SLICED_TILE, TILE, WIDTH, WorkgroupTile
 from gpunn.rows import Pitch, RowLoads
 from gpunn.types import DType
 
 Reads = tuple[Read, Read]  # of the filter and the bias
 
-TILE = 64  # rows and channels of a workgroup
-WIDTH = 256  # invocations of a workgroup; each has 16 sums
-_DEPTH = 16  # elements of the depth in a step
-_WAY = f"{TILE} rows x {TILE} channels that a workgroup shares"
+_OVERLAPPING = (
+    4  # invocations that one of LARGE_TILE stands for: so many of its products do not wait for others
+)
+_MEMORY = "max-compute-workgroup-storage-size"  # a limit of a device, in bytes
+_FLAGS = 12  # bytes of the workgroup's memory that lib/workgroup_halves.wgsl takes for itself
 _DEEPEST = 1 << 21  # lib/window_row.wgsl divides numbers below 2^22 in f32 without an error
 
 
@@ -122,21 +124,25 @@ def window_product(call: Call, window: Window) -> Product:
 def with_workgroup_tiles(call: Call, product: Product, others: Iterable[Candidate]) -> Iterator[Candidate]:
     """Yield ways to compute y [..., N], and those of tiles that a workgroup shares: first if these are many.
 
-    If they are few, a way that divides the sums, too, comes last.
+    If they are few, ways that divide the sums, too, come last: in slices of a workgroup, and in parts.
     """
     if not _suits(call, product):
         yield from others
         return
-    tiles, needed = _tiles(call, product), product.matrices * math.prod(product.sizes(call))
-    first = tiles * WIDTH >= call.device.parallel_invocations and 2 * needed >= tiles * TILE**2
+    tiles = _tiles(call, product)
+    first = tiles * WIDTH >= call.device.parallel_invocations and _mostly_needed(call, product, TILE)
     if first:
         yield from workgroup_tiles(call, product)
-    yield from others
-    if not first:
+        yield from others
+        yield from large_tiles(call, product)
+    else:
+        yield from others
         yield from workgroup_tiles(call, product)
-    parts = splits(tiles * WIDTH, ceil_div(product.depth, _DEPTH), call.device)
+        yield from _ways(call, product, SLICED_TILE)
+    parts = splits(tiles * WIDTH, ceil_div(product.depth, 4 * TILE.fours), call.device)
     if parts > 1:
-        yield Candidate(_in_parts(call, product, parts), f"{_WAY}, split-K by {parts} with a second pass")
+        reason = f"{TILE.reason}, split-K by {parts} with a second pass"
+        yield Candidate(_in_parts(call, product, parts), reason)
 
 
 def _suits(call: Call, product: Product) -> bool:
@@ -148,45 +154,71 @@ def _suits(call: Call, product: Product) -> bool:
     return not call.device.software and rows >= ROWS and 0 < product.depth < _DEEPEST
 
 
-def _tiles(call: Call, product: Product) -> int:
-    rows, channels = product.sizes(call)
-    return product.matrices * ceil_div(rows, TILE) * ceil_div(channels, TILE)
+def _tiles(call: Call, product: Product, tile: WorkgroupTile = TILE) -> int:
+    return product.matrices * tile.count(*product.sizes(call))
+
+
+def _mostly_needed(call: Call, product: Product, tile: WorkgroupTile) -> bool:
+    """Tell whether at least half of what tiles compute is a part of the result."""
+    needed = product.matrices * math.prod(product.sizes(call))
+    return 2 * needed >= _tiles(call, product, tile) * tile.side**2
 
 
 def workgroup_tiles(call: Call, product: Product) -> Iterator[Candidate]:
-    """Yield the ways in tiles that a workgroup shares, which compute whole sums, if these suit a device."""
-    if not _suits(call, product):
-        return
+    """Yield the ways in tiles of 64 x 64 that compute whole sums, if these suit a device."""
+    if _suits(call, product):
+        yield from _ways(call, product, TILE)
+
+
+def large_tiles(call: Call, product: Product) -> Iterator[Candidate]:
+    """Yield the ways in larger tiles, if these occupy a device."""
+    invocations = _OVERLAPPING * WIDTH * _tiles(call, product, LARGE_TILE)
+    many = invocations >= call.device.parallel_invocations
+    if _suits(call, product) and many and _mostly_needed(call, product, LARGE_TILE):
+        yield from _ways(call, product, LARGE_TILE)
+
+
+def _ways(call: Call, product: Product, tile: WorkgroupTile) -> Iterator[Candidate]:
+    """Yield the ways in tiles of a size that the device has the memory for, with products in f16 first."""
+    most = call.device.limit(_MEMORY)
     halves = None
-    if product.computed and matrices_in_halves(call):
+    if product.computed and tile is TILE and matrices_in_halves(call):
         halves = _of_scaled_halves(call, product)
-    elif product.reads is None and in_halves(call):
-        halves = _of_packed_halves(call, product)
-    if halves is not None:
-        yield Candidate([halves], f"{_WAY}, products in f16", frozenset({HALF_PRECISION}))
-    yield Candidate([_kernel(call, product)], _WAY)
+    elif product.reads is None and tile.slices == 1 and in_halves(call):
+        halves = _of_packed_halves(call, product, tile)
+    if halves is not None and halves.workgroup_bytes <= most:
+        yield Candidate([halves], f"{tile.reason}, products in f16", frozenset({HALF_PRECISION}))
+    if tile.nbytes <= most:
+        yield Candidate([_kernel(call, product, tile)], tile.reason)
 
 
 def _in_parts(call: Call, product: Product, parts: int) -> list[Kernel]:
     """Make the kernel that computes parts of each sum, and the one that adds these up."""
-    kernel = _kernel(call, product)
-    steps = ceil_div(product.depth, _DEPTH * parts)
-    parts = ceil_div(product.depth, _DEPTH * steps)
+    kernel, depth = _kernel(call, product, TILE), 4 * TILE.fours
+    steps = ceil_div(product.depth, depth * parts)
+    parts = ceil_div(product.depth, depth * steps)
     of_parts = replace(
         kernel,
         threads=flat_threads(parts * _tiles(call, product) * WIDTH, WIDTH),
-        params={**kernel.params, "PARTS": parts, "PART": steps * _DEPTH // 4},
+        params={**kernel.params, "PARTS": parts, "PART": steps * TILE.fours},
         loop_iterations=steps,
         reason=f"{kernel.reason}, {parts} parts of the depth",
     )
     return added_parts(call, of_parts, parts)
 
 
-def _kernel(call: Call, product: Product, arithmetic: str = "workgroup_reals") -> Kernel:
+def _kernel(
+    call: Call,
+    product: Product,
+    tile: WorkgroupTile,
+    arithmetic: str = "workgroup_reals",
+    halves: bool = False,
+) -> Kernel:
     """Make the kernel, with products in f32 if the library for their arithmetic does not say otherwise."""
     rows, channels = product.sizes(call)
     packed = channels if product.computed else ceil_div(channels, COLUMNS) * COLUMNS
-    across, down = ceil_div(channels, TILE), ceil_div(rows, TILE)
+    across, down = ceil_div(channels, tile.side), ceil_div(rows, tile.side)
+    nbytes = tile.nbytes // 2 + _FLAGS if halves else tile.nbytes
     steps = ceil_div(product.depth, 4)
     several = f"{product.matrices} products of " if product.matrices > 1 else ""
     by_rows = RowLoads(product.row, across) if product.row else None
@@ -212,17 +244,20 @@ def _kernel(call: Call, product: Product, arithmetic: str = "workgroup_reals") -
             "PARTS": 1,
             "PART": steps,
         },
+        constants=tile.constants,
         functions=activation_function(call),
         libraries=(arithmetic, *product.libraries, *row_library(product.matrices * rows, channels)),
-        loop_iterations=ceil_div(steps, _DEPTH // 4),
-        reason=f"{several}{rows} rows x depth {product.depth} x {channels} channels: "
-        f"{TILE} rows x {TILE} channels in the memory of a workgroup, 4 x 4 in registers",
+        loop_iterations=ceil_div(steps, tile.fours),
+        workgroup_bytes=nbytes if nbytes > DEFAULT_LIMITS[_MEMORY] else 0,
+        generated=tile.written(halves),
+        halves=halves,
+        reason=f"{several}{rows} rows x depth {product.depth} x {channels} channels: {tile.kept}",
     )
 
 
-def _of_packed_halves(call: Call, product: Product) -> Kernel:
+def _of_packed_halves(call: Call, product: Product, tile: WorkgroupTile) -> Kernel:
     """Make the kernel with products in f16, of a filter that is scaled when it is packed."""
-    kernel = _halves(_kernel(call, product, "workgroup_packed_halves"))
+    kernel = _halves(call, product, tile, "workgroup_packed_halves")
     x, w, bias = kernel.reads
     nbytes = 4 * ceil_div(call.y.shape[-1], COLUMNS) * COLUMNS
     scales = Read("scales", 1, 4, Pack(pack_scales), dtype=DType.FLOAT32, nbytes=nbytes)
@@ -231,11 +266,12 @@ def _of_packed_halves(call: Call, product: Product) -> Kernel:
 
 def _of_scaled_halves(call: Call, product: Product) -> Kernel:
     """Make the kernel with products in f16, of two matrices that it scales itself."""
-    kernel = _halves(_kernel(call, product, "workgroup_scaled_halves"))
+    kernel = _halves(call, product, TILE, "workgroup_scaled_halves")
     twice = 2 * kernel.loop_iterations + 1  # it looks for what is largest before
     return replace(kernel, loop_iterations=twice)
 
 
-def _halves(kernel: Kernel) -> Kernel:
-    constants, reason = {"FAR": FAR}, f"{kernel.reason}; sums of 8 products in f16"
-    return replace(kernel, constants=constants, halves=True, reason=reason)
+def _halves(call: Call, product: Product, tile: WorkgroupTile, arithmetic: str) -> Kernel:
+    kernel = _kernel(call, product, tile, arithmetic, halves=True)
+    constants, reason = {**kernel.constants, "FAR": FAR}, f"{kernel.reason}; sums of 8 products in f16"
+    return replace(kernel, constants=constants, reason=reason)

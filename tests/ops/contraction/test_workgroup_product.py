@@ -8,28 +8,47 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpunn.backends.webgpu.device import open_device
 from gpunn.backends.webgpu.lower import lower
 from gpunn.device import BASELINE, HALF_PRECISION, SUBGROUPS, DeviceProperties
 from gpunn.kernel import Kernel
 from gpunn.model import Model
 from gpunn.ops import OPS
 from gpunn.ops.call import Call
+from gpunn.ops.contraction import workgroup_product
+from gpunn.ops.kernels.workgroup_tile import LARGE_TILE, SLICED_TILE, WorkgroupTile
+from gpunn.ops.kernels.workgroup_tile import TILE as TILE_64
 from gpunn.types import DType, TensorType, float32
 from tests.ops.contraction.test_batch_matmul import ADJOINTS, bound, matrices
 from tests.ops.contraction.test_broadcast_tile import described, windows
 from tests.ops.contraction.test_conv import tolerance
 from tests.ops.harness import check, limit_device, random, take_body
 
-GPU = replace(BASELINE, features=frozenset({SUBGROUPS, HALF_PRECISION}), parallel_invocations=1 << 15)
+TILES = {"64": TILE_64, "32 in slices": SLICED_TILE, "128": LARGE_TILE}
+MEMORY = {**BASELINE.limits, "max-compute-workgroup-storage-size": 1 << 15}
+FEATURES = frozenset({SUBGROUPS, HALF_PRECISION})
+GPU = replace(BASELINE, limits=MEMORY, features=FEATURES, parallel_invocations=1 << 15)
 WORKGROUP, TILE = "matmul_workgroup", "matmul_tile"
 
 
+@pytest.fixture(params=TILES.values(), ids=TILES)
+def tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> WorkgroupTile:
+    """Let the first tiles that a workgroup shares be of each size."""
+    chosen: WorkgroupTile = request.param
+    if open_device(None, False).properties.limit("max-compute-workgroup-storage-size") < chosen.nbytes:
+        pytest.skip("the adapter has not enough memory for a workgroup")
+    monkeypatch.setattr(workgroup_product, "TILE", chosen)
+    return chosen
+
+
 # Rows, depths and channels: whole tiles, parts of tiles, several of either; steps of 16 that are full or not.
-PRODUCTS = ((64, 16, 64), (8, 1, 1), (65, 12, 3), (130, 37, 70), (9, 50, 128), (200, 96, 61))
+PRODUCTS = ((64, 16, 64), (8, 1, 1), (65, 12, 3), (130, 37, 70), (9, 50, 128), (200, 96, 61), (129, 70, 140))
 
 
 @pytest.mark.parametrize("shape", PRODUCTS, ids=str)
-def test_products(shape: tuple[int, int, int], hardware_gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_products(
+    shape: tuple[int, int, int], hardware_gpu: str, tile: WorkgroupTile, monkeypatch: pytest.MonkeyPatch
+) -> None:
     take_body(monkeypatch, WORKGROUP)
     rows, depth, channels = shape
     inputs = [random(1, rows, depth), random(2, channels, depth), random(3, channels)][: 2 + rows % 2]
@@ -45,6 +64,7 @@ def test_products_with_computed_filters(
     shape: tuple[int, int, int],
     constants: tuple[int, ...],
     hardware_gpu: str,
+    tile: WorkgroupTile,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     take_body(monkeypatch, WORKGROUP)
@@ -75,7 +95,11 @@ STACKS: tuple[tuple[tuple[int, ...], tuple[int, ...], int, int, int], ...] = (
 @pytest.mark.parametrize("attrs", ADJOINTS, ids=str)
 @pytest.mark.parametrize("shape", STACKS, ids=str)
 def test_stacks_of_computed_matrices(
-    shape: Any, attrs: dict[str, bool], hardware_gpu: str, monkeypatch: pytest.MonkeyPatch
+    shape: Any,
+    attrs: dict[str, bool],
+    hardware_gpu: str,
+    tile: WorkgroupTile,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     take_body(monkeypatch, WORKGROUP)
     left, right, rows, depth, columns = shape
@@ -92,7 +116,9 @@ def convolutions() -> list[Any]:
 
 
 @pytest.mark.parametrize("case", convolutions(), ids=described)
-def test_convolutions(case: Any, hardware_gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_convolutions(
+    case: Any, hardware_gpu: str, tile: WorkgroupTile, monkeypatch: pytest.MonkeyPatch
+) -> None:
     inputs, attrs = case
     take_body(monkeypatch, "conv_direct_workgroup" if inputs[0].shape[3] % 4 else "conv_workgroup")
     check("conv2d", inputs, attrs, backend=hardware_gpu, constants=(1, 2), atol=tolerance(*inputs[:2]))
@@ -161,21 +187,24 @@ def kinds(rows: int, channels: int, device: DeviceProperties, relaxed: bool = Tr
 def bodies_of(call: Call) -> list[str]:
     """Return the bodies of a call's candidates, in their order; "f16" where products are, or "add_parts".
 
-    Register tiles of other sizes than the rule's are described by their rows and step.
+    Tiles of other sizes than the rule's are described by their rows and step, or by their side.
     """
     kernels = OPS[call.op].kernel
     assert kernels is not None
     found = [(c.kernels[0], c.kernels[-1].body) for c in kernels(call)]  # type: ignore[union-attr]
-    return ["f16" if one.halves else PARTS if end == PARTS else described_tile(one) for one, end in found]
+    return [PARTS if end == PARTS else described_tile(one) for one, end in found]
 
 
 def described_tile(kernel: Kernel) -> str:
+    if side := kernel.constants.get("SIDE"):
+        return ("f16" if kernel.halves else kernel.body) + ("" if side == 64 else f" {side}")
     rows, single = kernel.constants.get("ROWS", 8), "single_steps" in kernel.libraries
     return kernel.body if rows == 8 else f"{kernel.body} {rows} rows{' singly' if single else ''}"
 
 
 SMALL_TILE = "matmul_tile 4 rows"
 LARGE_TILES = ["matmul_tile 16 rows singly", "matmul_tile 16 rows"]
+SLICED, LARGE, LARGE_HALVES = f"{WORKGROUP} 32", f"{WORKGROUP} 128", "f16 128"
 
 
 PLAIN, PARTS = "matmul_any", "add_parts"
@@ -184,14 +213,16 @@ PLAIN, PARTS = "matmul_any", "add_parts"
 @pytest.mark.parametrize(
     ("rows", "channels", "device", "relaxed", "expected"),
     [
-        (4096, 128, GPU, True, ["f16", WORKGROUP, TILE, SMALL_TILE, PLAIN]),
-        (4096, 128, GPU, False, [WORKGROUP, TILE, SMALL_TILE, PLAIN]),
-        (4032, 128, GPU, True, [TILE, SMALL_TILE, "f16", WORKGROUP, PARTS, PLAIN]),
-        (8192, 31, GPU, True, [TILE, SMALL_TILE, "f16", WORKGROUP, PLAIN]),
-        (16384, 64, GPU, False, [WORKGROUP, TILE, *LARGE_TILES, PLAIN]),
-        (32, 128, GPU, False, [TILE, SMALL_TILE, WORKGROUP, PARTS, PLAIN]),
+        (4096, 128, GPU, True, ["f16", WORKGROUP, TILE, SMALL_TILE, LARGE_HALVES, LARGE, PLAIN]),
+        (4096, 128, GPU, False, [WORKGROUP, TILE, SMALL_TILE, LARGE, PLAIN]),
+        (4032, 128, GPU, True, [TILE, SMALL_TILE, "f16", WORKGROUP, SLICED, PARTS, PLAIN]),
+        (8192, 31, GPU, True, [TILE, SMALL_TILE, "f16", WORKGROUP, SLICED, PLAIN]),
+        (16384, 64, GPU, False, [WORKGROUP, TILE, *LARGE_TILES, LARGE, PLAIN]),
+        (32, 128, GPU, False, [TILE, SMALL_TILE, WORKGROUP, SLICED, PARTS, PLAIN]),
         (7, 8192, GPU, True, ["matmul_row", SMALL_TILE, PLAIN]),
         (4096, 128, replace(GPU, software=True), True, [TILE, PLAIN]),
+        (4096, 128, replace(GPU, limits=BASELINE.limits), False, [WORKGROUP, TILE, SMALL_TILE, PLAIN]),
+        (32, 128, replace(GPU, limits=BASELINE.limits), False, [TILE, SMALL_TILE, WORKGROUP, PARTS, PLAIN]),
     ],
 )
 def test_they_come_first_where_tiles_occupy_a_gpu(
@@ -218,11 +249,11 @@ NAIVE, SMALL = "batch_matmul", "batch_matmul_tile"
 @pytest.mark.parametrize(
     ("stack", "sizes", "device", "relaxed", "expected"),
     [
-        (12, (197, 64, 197), GPU, True, ["f16", WORKGROUP, NAIVE, SMALL]),
-        (12, (197, 64, 197), GPU, False, [WORKGROUP, NAIVE, SMALL]),
-        (12, (197, 197, 64), GPU, True, [NAIVE, SMALL, "f16", WORKGROUP, PARTS]),
+        (12, (197, 64, 197), GPU, True, ["f16", WORKGROUP, NAIVE, SMALL, LARGE]),
+        (12, (197, 64, 197), GPU, False, [WORKGROUP, NAIVE, SMALL, LARGE]),
+        (12, (197, 197, 64), GPU, True, [NAIVE, SMALL, "f16", WORKGROUP, SLICED, PARTS]),
         (64, (197, 197, 64), GPU, True, ["f16", WORKGROUP, SMALL, NAIVE]),
-        (400, (33, 64, 31), GPU, True, [NAIVE, SMALL, "f16", WORKGROUP]),
+        (400, (33, 64, 31), GPU, True, [NAIVE, SMALL, "f16", WORKGROUP, SLICED]),
         (4000, (7, 64, 64), GPU, True, [SMALL, NAIVE]),
         (12, (197, 64, 197), replace(GPU, software=True), True, [NAIVE, SMALL]),
     ],
