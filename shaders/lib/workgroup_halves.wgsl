@@ -1,4 +1,4 @@
-//!use workgroup_tile
+//!use workgroup_tile workgroup_matrices
 // Products of a tile that a workgroup shares (lib/workgroup_tile.wgsl) in f16: eight of them are added up in f16, and
 // these sums in f32.
 //
@@ -38,15 +38,19 @@ fn multiply_add(sums: ptr<function, Sums>, i: u32, rows: u32, weights: u32, step
 // Weights of a vec4 column for eight elements of the depth.
 struct Pair { left: mat4x4<f16>, right: mat4x4<f16> }
 
-fn pair_at(w: u32) -> Pair { return Pair(halves_at(w), halves_at(w + 4u * TILE_COLUMNS)); }
+fn pair_at(place: u32) -> Pair { return Pair(halves_at(place), halves_at(place + 4u * TILE_COLUMNS)); }
 
-fn halves_at(w: u32) -> mat4x4<f16> {
+fn halves_at(place: u32) -> mat4x4<f16> {
   return mat4x4<f16>(
-    held_weights[w],
-    held_weights[w + TILE_COLUMNS],
-    held_weights[w + 2u * TILE_COLUMNS],
-    held_weights[w + 3u * TILE_COLUMNS],
+    held_weights[place],
+    held_weights[place + TILE_COLUMNS],
+    held_weights[place + 2u * TILE_COLUMNS],
+    held_weights[place + 3u * TILE_COLUMNS],
   );
 }
 
-fn product_of(w: Pair, left: Held, right: Held) -> vec4<T> { return vec4<T>(w.left * left + w.right * right); }
+fn pair_product(weights: Pair, left: Held, right: Held) -> vec4<T> {
+  return vec4<T>(weights.left * left + weights.right * right);
+}
+
+fn finish_loads(i: u32, loader: ptr<function, Loader>) {}

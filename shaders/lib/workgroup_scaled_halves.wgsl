@@ -12,10 +12,10 @@ var<workgroup> row_tops: array<atomic<u32>, 64>;
 var<workgroup> channel_tops: array<atomic<u32>, 64>;
 
 // What an invocation multiplies a row with, and weights of four channels.
-struct Scaling { row: f32, channels: vec4<f32> }
+struct Loader { row: f32, channels: vec4<f32> }
 
 // Each invocation looks at what it will bring. All of a workgroup must call it.
-fn scaling_of(i: u32, row: Row, column: Column) -> Scaling {
+fn loader_of(i: u32, row: Row, column: Column) -> Loader {
   begin_steps(i);
   if (i < 64u) {
     atomicStore(&row_tops[i], 0u);
@@ -35,7 +35,7 @@ fn scaling_of(i: u32, row: Row, column: Column) -> Scaling {
   atomicMax(&channel_tops[place + 2u], of_channels.z);
   atomicMax(&channel_tops[place + 3u], of_channels.w);
   workgroupBarrier();
-  return Scaling(
+  return Loader(
     two_to(vec4<i32>(ROW_EXPONENT - row_exponent(i / FOURS))).x,
     two_to(CHANNEL_EXPONENT - channel_exponents(place)),
   );
@@ -64,9 +64,13 @@ fn channel_exponents(place: u32) -> vec4<i32> {
 // 2^e for e from -126 to 127.
 fn two_to(e: vec4<i32>) -> vec4<f32> { return bitcast<vec4<f32>>(vec4<u32>(e + 127) << vec4<u32>(23u)); }
 
-fn hold_row(v: vec4<T>, scaling: Scaling, step: u32) -> Held { return hold(v * scaling.row, step); }
+fn hold_row(v: vec4<T>, load: u32, loader: ptr<function, Loader>, step: u32) -> Held {
+  return hold(v * (*loader).row, step);
+}
 
-fn hold_weights(v: vec4<T>, scaling: Scaling, step: u32) -> Held { return hold(v * scaling.channels, step); }
+fn hold_weights(v: vec4<T>, loader: ptr<function, Loader>, step: u32) -> Held {
+  return hold(v * (*loader).channels, step);
+}
 
 // The sums of a cell, whose channels are n, scaled back, with their bias. In two steps: the power of two of both
 // scales may be beyond f32 where the result is not.

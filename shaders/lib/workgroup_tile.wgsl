@@ -14,15 +14,17 @@
 //   Row, and row_of(m), where row m begins; four_at(row, k), elements 4 k to 4 k + 3 of a row, zeros behind its end;
 //   of lib/packed_columns.wgsl or lib/stack_columns.wgsl: column_of(matrix, n), where vec4 column n begins, and
 //   weights_of(column, k), its weights for element k of a row, zeros behind the depth;
-//   of lib/workgroup_reals.wgsl, lib/workgroup_packed_halves.wgsl or lib/workgroup_scaled_halves.wgsl: Held, what
-//   workgroup memory holds of four elements; Scaling, and scaling_of(i, row, column), the scaling of what invocation i
-//   brings; hold_row(v, scaling, step) and hold_weights(v, scaling, step), which make Helds; multiply_add(sums, i,
-//   rows, weights, step), which adds the products of a step that begin at these places; total(cell, n, sum), the result
-//   of a cell, whose channels are n; hand_sum(place, sum) and handed_sum(place), by which slices hand over sums;
+//   of lib/workgroup_reals.wgsl, lib/workgroup_packed_halves.wgsl, lib/workgroup_scaled_halves.wgsl or
+//   lib/workgroup_words.wgsl: Held, what workgroup memory holds of four elements; Loader, what an invocation knows of
+//   what it brings, and loader_of(i, row, column), that of invocation i; hold_row(v, load, loader, step) and
+//   hold_weights(v, loader, step), which make Helds; Weights, weights_at(place), those of a vec4 column for four
+//   elements of the depth, and product(weights, held); multiply_add(sums, i, rows, weights, step), which adds the
+//   products of a step that begin at these places; finish_loads(i, loader), called by all behind the last step;
+//   total(cell, n, sum), the result of a cell, whose channels are n;
 //   put_channels() of lib/rows.wgsl or lib/rows_of_fours.wgsl. WX is 256;
 //   of gpunn/ops/kernels/workgroup_tile.py, what is written out for each load and each sum, so that all indices are
 //   constants and compilers keep them in registers: Rows, rows_of(matrix, first, i); Fours, bring_step(rows, column, k,
-//   i), hold_step(brought, scaling, step, i); add_four(sums, rows, weights), the products of a vec4 of each row;
+//   i), hold_step(brought, loader, step, i); add_four(sums, rows, weights), the products of a vec4 of each row;
 //   hand_sums(sums, to, stride), take_sums(sums, at, stride); put_sums(sums, first, place, begin, end), which calls
 //   put_cell() for all sums.
 
@@ -62,19 +64,20 @@ fn main(at: Invocation) {
   let place = Place(i % OF_SLICE / COLUMNS_APART, i % COLUMNS_APART);
   let rows = rows_of(matrix, first.row, i);
   let column = column_of(matrix, min(first.column + i % TILE_COLUMNS, p.N4 - 1u));
-  let scaling = scaling_of(i, rows[0], column);
+  var loader = loader_of(i, rows[0], column);
   var sums = Sums();
   let last = min((part + 1u) * p.PART, p.K4);
   var brought = bring_step(rows, column, part * p.PART, i);
   for (var k = part * p.PART; k < last; k += FOURS) {
     let step = k / FOURS;
-    hold_step(brought, scaling, step, i);
+    hold_step(brought, &loader, step, i);
     workgroupBarrier();
     if (k + FOURS < last) { brought = bring_step(rows, column, k + FOURS, i); }
     let weights = weights_in(step) + slice * 16u * TILE_COLUMNS + place.column;
     multiply_add(&sums, i, rows_in(step) + place_of_four(place.row, 4u * slice), weights, step);
   }
   join_slices(&sums, i, slice);
+  finish_loads(i, &loader);
   if (slice == 0u) { put_sums(&sums, first, place, result * p.M, (result + 1u) * p.M); }
 }
 
@@ -86,17 +89,7 @@ fn weights_in(step: u32) -> u32 { return step % 2u * HELD; }
 // The place among rows for vec4 k of a row.
 fn place_of_four(row: u32, k: u32) -> u32 { return (k / 4u * SIDE + row) * 4u + k % 4u; }
 
-// Weights of a vec4 column for four elements of the depth.
-fn weights_at(w: u32) -> mat4x4<T> {
-  return mat4x4<T>(
-    vec4<T>(held_weights[w]),
-    vec4<T>(held_weights[w + TILE_COLUMNS]),
-    vec4<T>(held_weights[w + 2u * TILE_COLUMNS]),
-    vec4<T>(held_weights[w + 3u * TILE_COLUMNS]),
-  );
-}
-
-// Adds the products of a step in f32.
+// Adds the products of a step.
 fn add_step(sums: ptr<function, Sums>, rows: u32, weights: u32) {
   add_four(sums, rows, weights);
   add_four(sums, rows + 1u, weights + 4u * TILE_COLUMNS);
@@ -114,6 +107,11 @@ fn join_slices(sums: ptr<function, Sums>, i: u32, slice: u32) {
     if (slice < half) { take_sums(sums, i, half * OF_SLICE); }
   }
 }
+
+// By these a slice hands its sums to another one. Tiles in f16 have one slice.
+fn hand_sum(place: u32, sum: vec4<T>) { held_rows[place] = Held(sum); }
+
+fn handed_sum(place: u32) -> vec4<T> { return vec4<T>(held_rows[place]); }
 
 // Where row m of a matrix begins, or its last one.
 fn row_at(matrix: u32, m: u32) -> Row { return row_of(matrix * p.M + min(m, p.M - 1u)); }

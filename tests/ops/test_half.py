@@ -194,6 +194,7 @@ OTHER_BODIES = {
     "find_rows",
     "integer_product",
     "integer_row",
+    "integer_workgroup",
     "join_planes",
     "loop",
     "philox",

@@ -35,8 +35,9 @@ from gpunn.ops.contraction.half_products import dense_errors
 from gpunn.ops.contraction.integer_product import MakeProduct, check_types, integer_product, quantized_product
 from gpunn.ops.contraction.pieces import filter_matrix
 from gpunn.ops.contraction.prepared import clamp_ends, constants_only, finisher, matrix_of, prepared
-from gpunn.ops.contraction.product_kernel import Form, product_kernels
+from gpunn.ops.contraction.product_kernel import product_kernels
 from gpunn.ops.contraction.product_rescaling import Rounding
+from gpunn.ops.contraction.word_products import Form
 from gpunn.ops.contraction.workgroup_product import (
     Product,
     matrix_product,

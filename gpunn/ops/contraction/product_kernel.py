@@ -8,16 +8,14 @@ so adds nothing. The other kernels are those for real numbers with another libra
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
 from gpunn.kernel import (
     Candidate,
-    Function,
     Kernel,
     Pack,
     Read,
@@ -49,69 +47,21 @@ from gpunn.ops.contraction.shared_integers import (
     shared_integers,
 )
 from gpunn.ops.contraction.unfolded import with_unfolded
-from gpunn.ops.contraction.wide_sums import keep_words, most_iterations, reach, widen
+from gpunn.ops.contraction.wide_sums import keep_words, reach, widen
 from gpunn.ops.contraction.winograd_integers import with_whole_tiles
+from gpunn.ops.contraction.word_products import WORD, Form, by_words, endings, fold_zero, workgroup_words
+from gpunn.ops.contraction.workgroup_product import with_workgroup_tiles
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.elementwise.unary_kernel import elementwise
-from gpunn.ops.fixed_point.affine import wrap32
-from gpunn.ops.kernels.chain import NO_LOOPS, Box, boxes, chained, keeping
-from gpunn.ops.kernels.register_tile import TILE
-from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, row_library, row_tiles, tiles
-from gpunn.ops.kernels.window import Pair, Window, window_iterations, window_params
+from gpunn.ops.kernels.chain import NO_LOOPS, Box, chained, keeping
+from gpunn.ops.kernels.tiling import COLUMNS
+from gpunn.ops.kernels.window import window_params
 from gpunn.types import Array, DType, TensorType
-
-DOT_PRODUCTS = {
-    DType.UINT8: Function(("w", "x"), "i32(dot4U8Packed(u32(w), u32(x)))"),
-    DType.INT8: Function(("w", "x"), "dot4I8Packed(u32(w), u32(x))"),
-}
-
-
-def pack_words(filter: Array, zero: int, offset: int) -> Array:
-    """Pack [O, KH, KW, I] or [O, I] as int32 [cells * I / 4, O]: words of four input channels.
-
-    O is padded to a multiple of COLUMNS and I to one of 4, with the zero point, which adds nothing to a sum;
-    `offset` turns int8 into the uint8 of its input.
-    """
-    channels, depth = filter.shape[0], filter.shape[-1]
-    cells = filter.reshape(channels, -1, depth)
-    pads = [(0, -channels % COLUMNS), (0, 0), (0, -depth % 4)]
-    cells = np.pad(cells, pads, constant_values=zero)
-    cells = (cells.astype(np.int16) + offset).astype(np.uint8)
-    words = np.ascontiguousarray(cells).view("<i4")
-    return np.ascontiguousarray(words.reshape(words.shape[0], -1).T)
-
-
-def fold_bias(filter: Array, bias: Array | None, zero_x: int, zero_w: int) -> Array:
-    """Compute bias - zero of x * sum of (w - zero of w) for each output channel, padded to a multiple of
-    COLUMNS.
-    """
-    sums = (filter.astype(np.int64) - zero_w).reshape(filter.shape[0], -1).sum(axis=1)
-    folded = (0 if bias is None else bias.astype(np.int64)) - zero_x * sums
-    return np.pad(wrap32(folded).astype(np.int32), (0, -folded.size % COLUMNS))
-
-
-def fold_zero(filter: Array, zero_x: int, zero_w: int) -> Array:
-    """Compute fold_bias() without a bias."""
-    return fold_bias(filter, None, zero_x, zero_w)
 
 
 def centre_filter(filter: Array, zero: int) -> Array:
     """Return the filter as int32 without its zero point."""
     return filter.astype(np.int32) - zero
-
-
-class Form(NamedTuple):
-    """An op as a convolution with groups; `axis` is that of the filter's output channels."""
-
-    window: Window
-    spatial: Pair
-    depth: int
-    groups: int = 1
-    axis: int = 0
-
-    def boxes(self, call: Call) -> list[Box]:
-        """Return the parts of the sums of one_by_one()."""
-        return boxes((*self.window.size, self.depth), most_iterations(call))
 
 
 def product_kernels(call: Call, form: Form, rounding: Rounding) -> Iterator[Candidate]:
@@ -125,7 +75,7 @@ def product_kernels(call: Call, form: Form, rounding: Rounding) -> Iterator[Cand
     reason = "one value at a time: the filter is not a constant, or its groups are uneven"
     if constants_only(call) and form.axis == 0 and even:
         if call.x.dtype in MIXED:
-            words = Candidate([_by_words(call, form, how)], "words of 4 input channels")
+            words = Candidate([by_words(call, form, how)], "words of 4 input channels")
             yield from _of_bytes(call, form, how, terms, words)
             reason = "one value at a time"
         elif call.input(1).dtype in MIXED and 255 * reach(call.input(1), how.zero_w) * terms < 2**31:
@@ -147,7 +97,10 @@ def _of_bytes(call: Call, form: Form, how: Rescaling, terms: int, words: Candida
         # SwiftShader takes half as long, lavapipe as long as for words, which other layers need, too.
         place = 0 if call.device.subgroups_of_four else 1
         others.insert(place, Candidate([_directly(call, form, how)], "one input channel at a time"))
-    rows = with_shared_rows(call, terms, lambda: [shared()], others, gain=gain)
+    ways: Iterable[Candidate] = others
+    if form.depth % WORD == 0:
+        ways = with_workgroup_tiles(call, workgroup_words(call, form, how), ways)
+    rows = with_shared_rows(call, terms, lambda: [shared()], ways, gain=gain)
     of_rows = partial(of_shared_sums, call, how)
     several = with_unfolded(call, form.window, of_rows, rows, how.zero_x, OF_INTEGERS)
     yield from with_whole_tiles(call, form.window, how, several)
@@ -171,7 +124,7 @@ def _directly(call: Call, form: Form, how: Rescaling) -> Kernel:
         reads=(
             x,
             replace(w, pack=Pack(pack_columns, (how.zero_w,)), dtype=DType.INT32, nbytes=nbytes),
-            *_endings(how, channels),
+            *endings(how, channels),
         ),
         params={**real.params, **how.params(how.zero_w, 4), **further},
         functions={},
@@ -180,65 +133,6 @@ def _directly(call: Call, form: Form, how: Rescaling) -> Kernel:
         reason=f"integers: {real.reason}",
     )
     return how.finish.of(kernel)
-
-
-def _by_words(call: Call, form: Form, how: Rescaling) -> Kernel:
-    channels = call.y.shape[-1]
-    packed = ceil_div(channels, COLUMNS) * COLUMNS
-    rows = call.y.size // max(1, channels)
-    few = rows < ROWS and form.window.pointwise and form.groups == 1 and form.depth % 4 == 0
-    grid = (row_tiles if few else tiles)(rows, packed, ceil_div(form.depth, 4), call.device)
-    offset = 128 if (call.x.dtype, call.input(1).dtype) == MIXED else 0
-    zero_w, cells = how.zero_w + offset, math.prod(form.window.size)
-    kernel = Kernel(
-        body="integer_row" if few else "integer_product",
-        threads=grid.threads,
-        workgroup=WORKGROUP,
-        reads=_word_reads(how, offset, cells * ceil_div(form.depth, 4), packed),
-        params={
-            **window_params(form.window, *form.spatial),
-            **how.params(zero_w, 4),
-            **grid.params,
-            "SCALES": packed // 4,
-            "M": rows,
-            "N": channels,
-            "N4": packed // 4,
-            "C": form.depth * form.groups,
-            "GC": form.depth,
-            "GN": channels // form.groups,
-            "PAD": (how.zero_x & 255) * 0x01010101,
-        },
-        constants={
-            "ALIGNED": int(form.depth % 4 == 0),
-            "CENTRED": int(zero_w == 0),
-            "SPLITS": grid.splits,
-            **({} if few else TILE.constants),
-        },
-        functions={"products": DOT_PRODUCTS.get(call.x.dtype, DOT_PRODUCTS[DType.INT8])},
-        libraries=row_library(rows, channels),
-        generated="" if few else TILE.of_windows,
-        lanes=4,
-        loop_iterations=window_iterations(form.window, ceil_div(ceil_div(form.depth, 4), grid.splits)),
-        any_width=few and grid.splits == 1,
-        reason="integers, words of 4 input channels: "
-        + ("few rows: one row x 4 channels" if few else f"{ROWS} pixels x {COLUMNS} channels in registers")
-        + grid.reason,
-    )
-    return how.finish.of(kernel)
-
-
-def _word_reads(how: Rescaling, offset: int, words: int, packed: int) -> tuple[Read, ...]:
-    """Return the operands of _by_words(): `words` of the filter for each of `packed` channels."""
-    filter = Pack(pack_words, (how.zero_w, offset))
-    w = Read("w", 1, 4, filter, dtype=DType.INT32, nbytes=4 * words * packed)
-    return Read("x", 0), w, *_endings(how, packed)
-
-
-def _endings(how: Rescaling, packed: int) -> tuple[Read, Read]:
-    """Return the operands bias and scales for `packed` channels."""
-    bias = Pack(fold_bias, (how.zero_x, how.zero_w))
-    scales = Read("scales", None, 4, value=how.table(COLUMNS))
-    return Read("bias", 1, 4, bias, (2,), DType.INT32, nbytes=4 * packed), scales
 
 
 def _by_planes(call: Call, form: Form, how: Rescaling, terms: int) -> Sequence[Kernel]:
@@ -253,7 +147,7 @@ def _by_planes(call: Call, form: Form, how: Rescaling, terms: int) -> Sequence[K
         plane = Scratch(TensorType(DType.INT8, call.x.shape))
         total = Scratch(TensorType(DType.INT32, call.y.shape))
         split = replace(elementwise(call, byte), writes=(Write(output=plane, width=4),))
-        words = _by_words(call, form, replace(how, zero_x=zero))
+        words = by_words(call, form, replace(how, zero_x=zero))
         x, w, bias, _ = words.reads
         bias = replace(bias, pack=Pack(fold_zero, (zero, how.zero_w)), also=())
         words = replace(

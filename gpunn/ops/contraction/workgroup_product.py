@@ -1,9 +1,12 @@
-"""Products whose operands a workgroup shares (shaders/lib/workgroup_tile.wgsl), in f32 or f16."""
+"""Products whose operands a workgroup shares (shaders/lib/workgroup_tile.wgsl), in f32 or f16.
+
+word_products.py describes those of quantised tensors.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from gpunn.device import DEFAULT_LIMITS, HALF_PRECISION
@@ -37,9 +40,7 @@ from gpunn.types import DType
 
 Reads = tuple[Read, Read]  # of the filter and the bias
 
-_OVERLAPPING = (
-    4  # invocations that one of LARGE_TILE stands for: so many of its products do not wait for others
-)
+_OVERLAPPING = 4  # invocations that one of LARGE_TILE stands for: so many products do not wait for others
 _MEMORY = "max-compute-workgroup-storage-size"  # a limit of a device, in bytes
 _FLAGS = 12  # bytes of the workgroup's memory that lib/workgroup_halves.wgsl takes for itself
 _DEEPEST = 1 << 21  # lib/window_row.wgsl divides numbers below 2^22 in f32 without an error
@@ -52,7 +53,8 @@ class Product:
     depth: of the sums. width: of loads of x. reads: filter and bias, if these are not inputs 1 and 2, packed.
     computed: the filter may be computed, and its columns are not padded. matrices: how many filters there
     are; rows are divided evenly among these, one behind the other. row: the elements of a row of x, if the
-    body loads it by rows; else 0. pitch: how the body finds these rows, if parameters say it.
+    body loads it by rows; else 0. pitch: how the body finds these rows, if parameters say it. integers: makes
+    a kernel of integers of that of reals; elements of the depth are words of four, then.
     """
 
     body: str
@@ -65,6 +67,7 @@ class Product:
     matrices: int = 1
     row: int = 0
     pitch: Pitch | None = None
+    integers: Callable[[Kernel], Kernel] | None = None
 
     def sizes(self, call: Call) -> tuple[int, int]:
         """Return the rows of each matrix, and the channels."""
@@ -140,7 +143,7 @@ def with_workgroup_tiles(call: Call, product: Product, others: Iterable[Candidat
         yield from workgroup_tiles(call, product)
         yield from _ways(call, product, SLICED_TILE)
     parts = splits(tiles * WIDTH, ceil_div(product.depth, 4 * TILE.fours), call.device)
-    if parts > 1:
+    if parts > 1 and product.integers is None:
         reason = f"{TILE.reason}, split-K by {parts} with a second pass"
         yield Candidate(_in_parts(call, product, parts), reason)
 
@@ -180,8 +183,7 @@ def large_tiles(call: Call, product: Product) -> Iterator[Candidate]:
 
 def _ways(call: Call, product: Product, tile: WorkgroupTile) -> Iterator[Candidate]:
     """Yield the ways in tiles of a size that the device has the memory for, with products in f16 first."""
-    most = call.device.limit(_MEMORY)
-    halves = None
+    most, halves = call.device.limit(_MEMORY), None
     if product.computed and tile is TILE and matrices_in_halves(call):
         halves = _of_scaled_halves(call, product)
     elif product.reads is None and tile.slices == 1 and in_halves(call):
@@ -189,7 +191,8 @@ def _ways(call: Call, product: Product, tile: WorkgroupTile) -> Iterator[Candida
     if halves is not None and halves.workgroup_bytes <= most:
         yield Candidate([halves], f"{tile.reason}, products in f16", frozenset({HALF_PRECISION}))
     if tile.nbytes <= most:
-        yield Candidate([_kernel(call, product, tile)], tile.reason)
+        kernel = _kernel(call, product, tile)
+        yield Candidate([kernel if product.integers is None else product.integers(kernel)], tile.reason)
 
 
 def _in_parts(call: Call, product: Product, parts: int) -> list[Kernel]:

@@ -111,13 +111,13 @@ def _loads(tile: WorkgroupTile) -> Iterator[str]:
     yield "fn bring_step(rows: Rows, column: Column, k: u32, i: u32) -> Brought { return Brought("
     yield f"Fours({each(lambda k: f'four_of(rows[{k}], k + i % FOURS)')}),"
     yield f"Fours({each(lambda k: f'weights_of(column, 4u * k + {element(k)})')})); }}"
-    yield "fn hold_step(brought: Brought, scaling: Scaling, step: u32, i: u32) {"
+    yield "fn hold_step(brought: Brought, loader: ptr<function, Loader>, step: u32, i: u32) {"
     yield "let rows = rows_in(step); let weights = weights_in(step) + i % TILE_COLUMNS;"
     for k in loads:
         place = f"rows + place_of_four({row(k)}, i % FOURS)"
-        yield f"held_rows[{place}] = hold_row(brought.rows[{k}], scaling, step);"
+        yield f"held_rows[{place}] = hold_row(brought.rows[{k}], {k}u, loader, step);"
         place = f"weights + ({element(k)}) * TILE_COLUMNS"
-        yield f"held_weights[{place}] = hold_weights(brought.weights[{k}], scaling, step);"
+        yield f"held_weights[{place}] = hold_weights(brought.weights[{k}], loader, step);"
     yield "}"
 
 
@@ -134,11 +134,11 @@ def _products(
 
 
 def _four(column: int, row: int) -> str:
-    return f"w{column} * vec4<T>(held_rows[rows + {row}u])"
+    return f"product(w{column}, held_rows[rows + {row}u])"
 
 
 def _eight(column: int, row: int) -> str:
-    return f"product_of(w{column}, held_rows[rows + {row}u], held_rows[rows + {row + 1}u])"
+    return f"pair_product(w{column}, held_rows[rows + {row}u], held_rows[rows + {row + 1}u])"
 
 
 def _slices(tile: WorkgroupTile) -> Iterator[str]:

@@ -8,37 +8,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpunn.backends.webgpu.device import open_device
 from gpunn.backends.webgpu.lower import lower
 from gpunn.device import BASELINE, HALF_PRECISION, SUBGROUPS, DeviceProperties
 from gpunn.kernel import Kernel
 from gpunn.model import Model
 from gpunn.ops import OPS
 from gpunn.ops.call import Call
-from gpunn.ops.contraction import workgroup_product
-from gpunn.ops.kernels.workgroup_tile import LARGE_TILE, SLICED_TILE, WorkgroupTile
-from gpunn.ops.kernels.workgroup_tile import TILE as TILE_64
+from gpunn.ops.kernels.workgroup_tile import WorkgroupTile
 from gpunn.types import DType, TensorType, float32
 from tests.ops.contraction.test_batch_matmul import ADJOINTS, bound, matrices
 from tests.ops.contraction.test_broadcast_tile import described, windows
 from tests.ops.contraction.test_conv import tolerance
 from tests.ops.harness import check, limit_device, random, take_body
 
-TILES = {"64": TILE_64, "32 in slices": SLICED_TILE, "128": LARGE_TILE}
 MEMORY = {**BASELINE.limits, "max-compute-workgroup-storage-size": 1 << 15}
 FEATURES = frozenset({SUBGROUPS, HALF_PRECISION})
 GPU = replace(BASELINE, limits=MEMORY, features=FEATURES, parallel_invocations=1 << 15)
 WORKGROUP, TILE = "matmul_workgroup", "matmul_tile"
-
-
-@pytest.fixture(params=TILES.values(), ids=TILES)
-def tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> WorkgroupTile:
-    """Let the first tiles that a workgroup shares be of each size."""
-    chosen: WorkgroupTile = request.param
-    if open_device(None, False).properties.limit("max-compute-workgroup-storage-size") < chosen.nbytes:
-        pytest.skip("the adapter has not enough memory for a workgroup")
-    monkeypatch.setattr(workgroup_product, "TILE", chosen)
-    return chosen
 
 
 # Rows, depths and channels: whole tiles, parts of tiles, several of either; steps of 16 that are full or not.
