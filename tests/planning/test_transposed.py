@@ -248,7 +248,7 @@ def test_kernels_that_are_measured_apart_store_in_fours(tuner: Last) -> None:
     model.output(moved(model, y, 0, 3, 1, 2))
     assert left(model) == 0
     with model.compile("webgpu", SUSTAINED):
-        each, _ = tuner.offered
+        each, *_ = tuner.offered
     assert [(w.width, w.rows) for k in each.kernels for w in k.writes] == [(4, None)] * 2
 
 

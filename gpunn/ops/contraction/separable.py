@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,11 @@ from gpunn.kernel import (
     Candidate,
     Function,
     Kernel,
-    Loop,
     Pack,
     Param,
     Read,
     ceil_div,
     fits_i32,
-    nested,
     vec_width,
 )
 from gpunn.ops.accuracy import ATOL, EPS, GENERAL, Accuracy, Evaluation
@@ -28,7 +27,6 @@ from gpunn.ops.contraction.conv import conv2d, depthwise_conv2d
 from gpunn.ops.contraction.filter_packing import channel_reads, pack_bias, pack_deep_filter
 from gpunn.ops.contraction.workgroup_product import (
     Product,
-    large_tiles,
     step_library,
     step_pitch,
     workgroup_tiles,
@@ -42,6 +40,7 @@ from gpunn.types import Array, TensorType
 
 _WINDOW = ("stride", "dilation", "padding")  # attributes of the depthwise convolution
 _FOUR = 4  # channels between the two that an invocation computes at once
+_MOST_CELLS = 49  # of a window: they are written out
 
 
 def _depthwise(call: Call) -> Call:
@@ -102,9 +101,9 @@ def _pack_taps(filter: Array) -> Array:
 def _kernels(call: Call) -> Iterator[Candidate]:
     """Yield the ways in tiles that a workgroup shares. All operands but x are constants."""
     first, second = _depthwise(call), _pointwise(call)
-    if not fits_i32(call.x.size, first.y.size, call.y.size):
-        return
     size, depth = (call.input(1).shape[1], call.input(1).shape[2]), call.x.shape[3]
+    if math.prod(size) > _MOST_CELLS or not fits_i32(call.x.size, first.y.size, call.y.size):
+        return
     spatial = call.x.shape[1], call.x.shape[2]
     whole = depth % _FOUR == 0
     params: dict[str, Param] = {**window_params(check_window(first, spatial, size), *spatial)}
@@ -118,7 +117,7 @@ def _kernels(call: Call) -> Iterator[Candidate]:
         (replace(w, operand=2), replace(bias, operand=4 if call.has(4) else None)),
         pitch=step_pitch(depth),
     )
-    for candidate in (*workgroup_tiles(call, product), *large_tiles(call, product)):
+    for candidate in workgroup_tiles(call, product):
         kernels = [_with_windows(call, kernel) for kernel in candidate.kernels]
         yield replace(candidate, kernels=kernels, reason=f"both in one: {candidate.reason}")
 
@@ -133,10 +132,21 @@ def _with_windows(call: Call, product: Kernel) -> Kernel:
     name = call["between"]
     between = Function(("x",), "x" if name is None else ACTIVATIONS[name].expression_for(call.y.dtype))
     functions = {**product.functions, "between": between}
-    loops = Loop(product.loop_iterations, (nested(height, width),)).iterations
+    generated = f"{product.generated}\n{_window_sum(height, width)}"
     reason = f"{product.reason}, rows of depthwise windows of {height} x {width}"
     reads = (*product.reads, taps, bias)
-    return replace(product, reads=reads, functions=functions, loop_iterations=loops, reason=reason)
+    return replace(product, reads=reads, functions=functions, generated=generated, reason=reason)
+
+
+@cache
+def _window_sum(height: int, width: int) -> str:
+    """Write the sum over all cells of a window: what a row of it sees is loaded at once."""
+    lines = ["fn window_sum(row: Row, k: u32) -> vec4<T> {", "var sum = begin_sum(k);"]
+    for ky in range(height):
+        cells = [(kx, f"seen_{ky}_{kx}") for kx in range(width)]
+        lines += (f"let {name} = seen_at(row, {ky}u, {kx}u, k);" for kx, name in cells)
+        lines += (f"sum = add_tap(sum, {ky * width + kx}u, {name}, k);" for kx, name in cells)
+    return "\n".join((*lines, "return sum;", "}"))
 
 
 @op(_infer, _kernels, flops=_flops, accuracy=Accuracy(detour=_errors, arithmetic=True), fusible=True)

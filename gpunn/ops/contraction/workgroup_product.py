@@ -40,7 +40,7 @@ from gpunn.types import DType
 
 Reads = tuple[Read, Read]  # of the filter and the bias
 
-_OVERLAPPING = 4  # invocations that one of LARGE_TILE stands for: so many products do not wait for others
+_OVERLAPPING = 4  # invocations that one of LARGE_TILE stands for
 _MEMORY = "max-compute-workgroup-storage-size"  # a limit of a device, in bytes
 _FLAGS = 12  # bytes of the workgroup's memory that lib/workgroup_halves.wgsl takes for itself
 _DEEPEST = 1 << 21  # lib/window_row.wgsl divides numbers below 2^22 in f32 without an error
@@ -132,17 +132,14 @@ def with_workgroup_tiles(call: Call, product: Product, others: Iterable[Candidat
     if not _suits(call, product):
         yield from others
         return
-    tiles = _tiles(call, product)
-    first = tiles * WIDTH >= call.device.parallel_invocations and _mostly_needed(call, product, TILE)
-    if first:
-        yield from workgroup_tiles(call, product)
+    if _occupies(call, product, TILE):
+        yield from _ways(call, product, TILE)
         yield from others
-        yield from large_tiles(call, product)
     else:
         yield from others
-        yield from workgroup_tiles(call, product)
-        yield from _ways(call, product, SLICED_TILE)
-    parts = splits(tiles * WIDTH, ceil_div(product.depth, 4 * TILE.fours), call.device)
+        yield from _ways(call, product, TILE)
+    yield from _other_sizes(call, product)
+    parts = splits(WIDTH * _tiles(call, product), ceil_div(product.depth, 4 * TILE.fours), call.device)
     if parts > 1 and product.integers is None:
         reason = f"{TILE.reason}, split-K by {parts} with a second pass"
         yield Candidate(_in_parts(call, product, parts), reason)
@@ -161,23 +158,28 @@ def _tiles(call: Call, product: Product, tile: WorkgroupTile = TILE) -> int:
     return product.matrices * tile.count(*product.sizes(call))
 
 
-def _mostly_needed(call: Call, product: Product, tile: WorkgroupTile) -> bool:
-    """Tell whether at least half of what tiles compute is a part of the result."""
-    needed = product.matrices * math.prod(product.sizes(call))
-    return 2 * needed >= _tiles(call, product, tile) * tile.side**2
+def _occupies(call: Call, product: Product, tile: WorkgroupTile, overlapping: int = 1) -> bool:
+    """Tell whether tiles occupy a device, and at least half of what they compute is a part of the result.
+
+    overlapping: invocations that one of a tile stands for, as so many of its products do not wait for others.
+    """
+    tiles, needed = _tiles(call, product, tile), product.matrices * math.prod(product.sizes(call))
+    invocations = overlapping * WIDTH * tiles
+    return invocations >= call.device.parallel_invocations and 2 * needed >= tiles * tile.side**2
 
 
 def workgroup_tiles(call: Call, product: Product) -> Iterator[Candidate]:
-    """Yield the ways in tiles of 64 x 64 that compute whole sums, if these suit a device."""
+    """Yield the ways in tiles that compute whole sums, if these suit a device: those of 64 x 64 first."""
     if _suits(call, product):
         yield from _ways(call, product, TILE)
+        yield from _other_sizes(call, product)
 
 
-def large_tiles(call: Call, product: Product) -> Iterator[Candidate]:
-    """Yield the ways in larger tiles, if these occupy a device."""
-    invocations = _OVERLAPPING * WIDTH * _tiles(call, product, LARGE_TILE)
-    many = invocations >= call.device.parallel_invocations
-    if _suits(call, product) and many and _mostly_needed(call, product, LARGE_TILE):
+def _other_sizes(call: Call, product: Product) -> Iterator[Candidate]:
+    """Yield the ways in tiles that are smaller or larger than those of 64 x 64."""
+    if not _occupies(call, product, TILE):
+        yield from _ways(call, product, SLICED_TILE)
+    elif _occupies(call, product, LARGE_TILE, _OVERLAPPING):
         yield from _ways(call, product, LARGE_TILE)
 
 

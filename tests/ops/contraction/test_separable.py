@@ -19,6 +19,7 @@ from gpunn.model import Model
 from gpunn.ops.accuracy import ATOL, EPS, GENERAL
 from gpunn.ops.contraction.separable import separable_conv2d
 from gpunn.ops.kernels.window import along
+from gpunn.ops.kernels.workgroup_tile import WorkgroupTile
 from gpunn.types import Array, float32
 from tests.ops.harness import random, type_of
 
@@ -114,7 +115,15 @@ def described(case: tuple[Values, dict[str, Any]]) -> str:
 
 @pytest.mark.parametrize("case", [*CASES, *drawn_cases()], ids=described)
 def test_both_convolutions(case: Any, hardware: str) -> None:
-    inputs, attrs = case
+    check_both(*case, hardware)
+
+
+@pytest.mark.parametrize("case", CASES, ids=described)
+def test_tiles_of_each_size(case: Any, hardware_gpu: str, tile: WorkgroupTile) -> None:
+    check_both(*case, hardware_gpu)
+
+
+def check_both(inputs: Values, attrs: dict[str, Any], hardware: str) -> None:
     model, expected = model_of(inputs, attrs), exact(inputs, attrs)
     with model.compile(hardware) as compiled:
         y = compiled(inputs[0])
@@ -184,8 +193,8 @@ def test_bounds_have_the_errors_of_both() -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-12)
 
 
-def offered(shape: tuple[int, ...], device: DeviceProperties) -> list[str]:
-    kernels = lower(model_of(drawn(1, shape, (3, 3), 9, "dp"), {"padding": "same"}).operations[0], device)
+def offered(shape: tuple[int, ...], device: DeviceProperties, size: tuple[int, int] = (3, 3)) -> list[str]:
+    kernels = lower(model_of(drawn(1, shape, size, 9, "dp"), {"padding": "same"}).operations[0], device)
     return [kernel.body for kernel in kernels if isinstance(kernel, Kernel)]
 
 
@@ -193,6 +202,8 @@ def test_devices_with_a_memory_of_workgroups_are_offered_the_kernel() -> None:
     assert offered((1, 5, 5, 8), GPU) == ["separable_workgroup"]
     assert offered((1, 5, 5, 8), replace(GPU, software=True)) == []
     assert offered((1, 1, 7, 8), GPU) == []  # a tile would have one row of eight, or less
+    assert offered((1, 5, 5, 8), GPU, (7, 7)) == ["separable_workgroup"]
+    assert offered((1, 5, 5, 8), GPU, (5, 10)) == []  # too many cells to write out
 
 
 @pytest.mark.parametrize(
