@@ -36,8 +36,9 @@ from gpunn.ops.contraction.broadcast_tile import shared_stack, subgroup
 from gpunn.ops.contraction.filter_packing import BLOCK
 from gpunn.ops.contraction.winograd_tiling import SIZE, Tiling, comes_first, full, in_tiles
 from gpunn.ops.contraction.winograd_transform import rounds, transform_of
+from gpunn.ops.contraction.workgroup_product import workgroup_stack
 from gpunn.ops.elementwise.clipping import with_activation
-from gpunn.ops.kernels.tiling import WORKGROUP
+from gpunn.ops.kernels.tiling import COLUMNS, WORKGROUP
 from gpunn.ops.kernels.window import Window, check_window, window_params
 from gpunn.rows import Pitch
 from gpunn.types import Array, DType, TensorType
@@ -76,15 +77,33 @@ def pack_cells(filter: Array, edge: int) -> Array:
 
 def pack_transformed(filter: Array, g: Array, dtype: np.dtype[np.generic]) -> Array:
     """Pack as pack_cells() does, for any G."""
-    both = np.kron(g, g)
     channels, depth = filter.shape[0], filter.shape[3]
-    packed = np.empty((len(both), ceil_div(channels, BLOCK), depth, BLOCK), dtype)
+    packed = np.empty((len(g) ** 2, ceil_div(channels, BLOCK), depth, BLOCK), dtype)
     for k in range(packed.shape[1]):
-        block = filter[k * BLOCK : (k + 1) * BLOCK].reshape(-1, math.prod(SIZE), depth)
-        columns = np.zeros((math.prod(SIZE), depth, BLOCK))
-        columns[..., : len(block)] = block.transpose(1, 2, 0)
-        packed[:, k] = np.tensordot(both, columns, 1)
+        packed[:, k] = _transformed(filter[k * BLOCK : (k + 1) * BLOCK], g, BLOCK)
     return packed
+
+
+def pack_matrices(filter: Array, edge: int) -> Array:
+    """Pack [O, 3, 3, I] as [cells, depth, O]: a matrix for each cell of G g G^T. O is padded to a multiple of
+    COLUMNS.
+    """
+    g, channels = TRANSFORMS[edge][1], full(len(filter), COLUMNS)
+    packed = np.empty((len(g) ** 2, filter.shape[3], channels), np.float32)
+    for first in range(0, channels, BLOCK):  # not all at once, as they have 64 bits
+        some = slice(first, min(first + BLOCK, channels))
+        packed[..., some] = _transformed(filter[some], g, some.stop - first)
+    return packed
+
+
+def _transformed(filter: Array, g: Array, channels: int) -> Array:
+    """Return the cells of G g G^T as [cells, depth, channels]; there are zeros for channels that are not
+    there.
+    """
+    depth, cells = filter.shape[3], math.prod(SIZE)
+    columns = np.zeros((cells, depth, channels))
+    columns[..., : len(filter)] = filter.reshape(-1, cells, depth).transpose(1, 2, 0)
+    return np.tensordot(np.kron(g, g), columns, 1)
 
 
 def fits(call: Call, window: Window) -> bool:
@@ -99,9 +118,10 @@ class Arithmetic(NamedTuple):
     """The arithmetic of a convolution.
 
     dtype: of what lies between its kernels. lanes: the channels of an invocation of a transform, of the input
-    and of the result. suffix: of the libraries that transform lines. pack: makes what pack_cells() makes, for
-    an edge. stack: shared_stack(), or the same for other types. entered, completed: finish the kernels of the
-    transforms.
+    and of the result. suffix: of the libraries that transform lines. pack: makes what pack_cells() or
+    pack_matrices() makes, for an edge. stack: shared_stack(), or the same for other types and devices.
+    entered, completed: finish the kernels of the transforms. block: the channels of the products are a
+    multiple of it. needs: features of the device.
     """
 
     dtype: DType
@@ -111,6 +131,8 @@ class Arithmetic(NamedTuple):
     stack: Callable[[Call, tuple[int, int, int, int], Read, Read, Write], Kernel]
     entered: Callable[[Kernel], Kernel]
     completed: Callable[[Kernel], Kernel]
+    block: int = BLOCK
+    needs: frozenset[str] = frozenset({SUBGROUPS})
 
 
 def _of_reals(call: Call) -> Arithmetic:
@@ -118,8 +140,11 @@ def _of_reals(call: Call) -> Arithmetic:
         return with_activation(replace(kernel, libraries=(*kernel.libraries, "winograd_reals")), call)
 
     lanes = _lanes(call, call.x.shape[3]), _lanes(call, call.y.shape[3])
-    packed = partial(_packed, pack_cells)
-    return Arithmetic(DType.FLOAT32, lanes, "", packed, shared_stack, lambda kernel: kernel, completed)
+    pack, stack, block, needs = pack_cells, shared_stack, BLOCK, frozenset({SUBGROUPS})
+    if not call.device.software:
+        pack, stack, block, needs = pack_matrices, workgroup_stack, COLUMNS, frozenset()
+    packed = partial(_packed, pack)
+    return Arithmetic(DType.FLOAT32, lanes, "", packed, stack, lambda kernel: kernel, completed, block, needs)
 
 
 def _packed(pack: Callable[[Array, int], Array], edge: int) -> Pack:
@@ -137,7 +162,7 @@ def with_tiles(
     call: Call, window: Window, others: Iterable[Candidate], arithmetic: Arithmetic, edges: Iterable[int]
 ) -> Iterator[Candidate]:
     """Yield ways in tiles of some edges, before others where they are quicker and worth their pipelines."""
-    if not subgroup(call.device):
+    if SUBGROUPS in arithmetic.needs and not subgroup(call.device):
         yield from others
         return
     ways = [way for way in (Tiling(call, edge) for edge in edges) if _counts(way)]
@@ -157,7 +182,7 @@ def _counts(way: Tiling) -> bool:
 
 def _candidates(way: Tiling, window: Window, arithmetic: Arithmetic) -> Iterator[Candidate]:
     """Yield a way with loops in its transforms, and written out."""
-    name, needs = f"Winograd's F({way.edge} x {way.edge}, 3 x 3)", frozenset({SUBGROUPS})
+    name, needs = f"Winograd's F({way.edge} x {way.edge}, 3 x 3)", arithmetic.needs
     yield Candidate(_kernels(way, window, name, arithmetic), name, needs, quick_to_compile=True)
     written_out = replace(way, loops=False)
     yield Candidate(_kernels(written_out, window, name, arithmetic), f"{name}, written out", needs)
@@ -172,7 +197,7 @@ def _kernels(way: Tiling, window: Window, name: str, arithmetic: Arithmetic) -> 
     """Make the kernels that transform the input, multiply, and transform the products."""
     call, cells, reach = way.call, way.cells, way.edge + 2
     depth, channels = call.x.shape[3], call.y.shape[3]
-    packed = full(channels, BLOCK)
+    packed = full(channels, arithmetic.block)
     inputs = Scratch(TensorType(arithmetic.dtype, (cells, way.rows, depth)))
     products = Scratch(TensorType(arithmetic.dtype, (cells, way.rows, packed)))
     lanes, nbytes = arithmetic.lanes[0], 4 * cells * packed * depth

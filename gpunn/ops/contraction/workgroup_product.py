@@ -36,7 +36,7 @@ from gpunn.ops.kernels.tiling import COLUMNS, ROWS, row_library, splits
 from gpunn.ops.kernels.window import Window, window_params
 from gpunn.ops.kernels.workgroup_tile import LARGE_TILE, SLICED_TILE, TILE, WIDTH, WorkgroupTile
 from gpunn.rows import Pitch, RowLoads
-from gpunn.types import DType
+from gpunn.types import DType, TensorType
 
 Reads = tuple[Read, Read]  # of the filter and the bias
 
@@ -195,6 +195,27 @@ def _ways(call: Call, product: Product, tile: WorkgroupTile) -> Iterator[Candida
     if tile.nbytes <= most:
         kernel = _kernel(call, product, tile)
         yield Candidate([kernel if product.integers is None else product.integers(kernel)], tile.reason)
+
+
+def workgroup_stack(call: Call, sizes: tuple[int, int, int, int], x: Read, w: Read, y: Write) -> Kernel:
+    """Compute y[k] = x[k] . w[k] for a stack of matrices, in the tiles that suit their sizes.
+
+    sizes: matrices, and of each rows, depth, and channels, of which 4 divides the last two. w: float32
+    [matrices, depth, channels].
+    """
+    count, rows, depth, channels = sizes
+    stack = replace(call, outputs=(TensorType(DType.FLOAT32, (count, rows, channels)),), attrs={})
+    product = replace(matrix_product(depth, (w, Read("bias", None))), matrices=count, row=0)
+    tile = TILE
+    if call.device.limit(_MEMORY) >= LARGE_TILE.nbytes:
+        if not _occupies(stack, product, TILE):
+            tile = SLICED_TILE
+        elif _occupies(stack, product, LARGE_TILE, _OVERLAPPING):
+            tile = LARGE_TILE
+    kernel = _kernel(stack, product, tile)
+    rows_read, *others = kernel.reads
+    reads = (replace(rows_read, operand=x.operand), *others)
+    return replace(kernel, reads=reads, writes=(replace(kernel.writes[0], output=y.output),))
 
 
 def _in_parts(call: Call, product: Product, parts: int) -> list[Kernel]:

@@ -16,9 +16,9 @@ from gpunn.graph.exact import evaluate, widen
 from gpunn.kernel import Candidate, Kernel
 from gpunn.ops import OPS
 from gpunn.ops.call import Call
-from gpunn.ops.contraction.winograd import TRANSFORMS, pack_cells
+from gpunn.ops.contraction.winograd import TRANSFORMS, pack_cells, pack_matrices
 from gpunn.types import Array, Shape, float32
-from tests.ops.harness import check, model_of, random, take_body
+from tests.ops.harness import check, limit_device, model_of, random, take_body
 
 SAME, BORDERS = {"padding": "same"}, {"padding": ((0, 2), (3, 1))}
 SOFTWARE = replace(BASELINE, software=True, subgroup_sizes=(8, 8), features=frozenset({SUBGROUPS}))
@@ -40,6 +40,17 @@ def test_a_packed_filter() -> None:
     cells = (g @ filter[32, :, :, 5] @ g.T).ravel()
     np.testing.assert_allclose(packed[:, 1, 5, 0], cells, rtol=1e-6)
     assert not packed[:, 1, :, 1:].any()
+
+
+def test_a_filter_packed_as_matrices() -> None:
+    filter = random(1, 45, 3, 3, 12)
+    packed = pack_matrices(filter, 4)
+    _, g, _ = TRANSFORMS[4]
+    assert (packed.shape, packed.dtype) == ((36, 12, 48), np.float32)
+    for channel in (0, 31, 32, 44):
+        cells = (g @ filter[channel, :, :, 5] @ g.T).ravel()
+        np.testing.assert_allclose(packed[:, 5, channel], cells, rtol=1e-6)
+    assert not packed[..., 45:].any()
 
 
 def limit(inputs: Sequence[Array], attrs: dict[str, Any]) -> Array:
@@ -72,8 +83,12 @@ def take_way(monkeypatch: pytest.MonkeyPatch, edge: int, loops: bool) -> None:
 @pytest.mark.parametrize("edge", TRANSFORMS)
 @pytest.mark.parametrize("loops", [True, False], ids=["loops", "written out"])
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_convolutions(case: Any, loops: bool, edge: int, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("software", [True, False], ids=["software", "hardware"])
+def test_convolutions(
+    case: Any, software: bool, loops: bool, edge: int, gpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shape, channels, attrs = case
+    limit_device(monkeypatch, software=software)
     take_way(monkeypatch, edge, loops)
     inputs = [random(1, *shape), random(2, channels, 3, 3, shape[3]), random(3, channels)]
     inputs = inputs[: 2 + channels % 2]
@@ -147,7 +162,7 @@ LARGE = "conv_direct", TILE  # with one and with four channels in a load
             {},
             [WORKGROUP, TILE, *LARGE, SHARED, *FOUR, *TWO, GROUPED],
         ),
-        ((1, 28, 28, 128), 128, BASELINE, {}, [WORKGROUP, TILE, *LARGE, GROUPED]),
+        ((1, 28, 28, 128), 128, BASELINE, {}, [WORKGROUP, TILE, *LARGE, *FOUR, *TWO, GROUPED]),
         ((1, 28, 28, 128), 128, SOFTWARE, {"stride": (1, 2)}, [SHARED, TILE, GROUPED]),
         ((1, 28, 28, 128), 128, SOFTWARE, {"dilation": (2, 1)}, [SHARED, TILE, GROUPED]),
         ((1, 17, 17, 32), 64, SOFTWARE, {"stride": (2, 2)}, ["unfold", SHARED, TILE, GROUPED]),

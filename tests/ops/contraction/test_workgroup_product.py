@@ -10,10 +10,11 @@ import pytest
 
 from gpunn.backends.webgpu.lower import lower
 from gpunn.device import BASELINE, HALF_PRECISION, SUBGROUPS, DeviceProperties
-from gpunn.kernel import Kernel
+from gpunn.kernel import Kernel, Read, Write
 from gpunn.model import Model
 from gpunn.ops import OPS
 from gpunn.ops.call import Call
+from gpunn.ops.contraction.workgroup_product import workgroup_stack
 from gpunn.ops.kernels.workgroup_tile import WorkgroupTile
 from gpunn.types import DType, TensorType, float32
 from tests.ops.contraction.test_batch_matmul import ADJOINTS, bound, matrices
@@ -255,6 +256,26 @@ def test_rows_of_a_stack_that_share_a_matrix_are_one_product() -> None:
     device = replace(GPU, parallel_invocations=1 << 11)
     assert ways_of_stacks(64, (8, 64, 62), device, True, 1)[0] == "f16"
     assert ways_of_stacks(64, (8, 64, 62), device, True)[0] == SMALL
+
+
+@pytest.mark.parametrize(
+    ("sizes", "device", "side"),
+    [
+        ((36, 784, 128, 128), GPU, 128),
+        ((36, 784, 64, 64), GPU, 64),
+        ((36, 49, 512, 512), GPU, 64),
+        ((16, 16, 512, 512), GPU, 32),
+        ((36, 784, 128, 128), replace(GPU, limits=BASELINE.limits), 64),
+        ((16, 16, 512, 512), replace(GPU, limits=BASELINE.limits), 64),
+    ],
+)
+def test_stacks_of_packed_matrices_have_tiles_by_their_sizes(
+    sizes: tuple[int, int, int, int], device: DeviceProperties, side: int
+) -> None:
+    call = Call("conv2d", "", (), {"activation": "relu"}, (), (), device)
+    kernel = workgroup_stack(call, sizes, Read("x", 3), Read("w", 1, 4), Write(output=2))
+    assert kernel.constants["SIDE"] == side
+    assert (kernel.reads[0].operand, kernel.writes[0].output, dict(kernel.functions)) == (3, 2, {})
 
 
 def test_devices_without_f16_take_the_next_way(monkeypatch: pytest.MonkeyPatch) -> None:
