@@ -7,7 +7,8 @@
 // lib/workgroup_scaled_halves.wgsl. Elements of rows go up to 256: eight products are at most 32768. A step with larger
 // ones, infinities or NaN is computed in f32 by the whole workgroup. Weights that large also keep products of small
 // elements out of the subnormal numbers, which devices may take for 0.
-// Expects FAR, the greatest element of a row or weight whose products are computed in f16, as the bits of an f32.
+// Expects FAR, the greatest element of a row or weight whose products are computed in f16, as the bits of an f32; of
+// gpunn/ops/kernels/workgroup_tile.py, add_eight(sums, rows, weights), the products of two vec4s of each row.
 
 alias Held = vec4<f16>;
 

@@ -5,7 +5,8 @@
 // With the filter's zero point, sums of the inputs of each row are needed, too. Each invocation adds up what it brings
 // of its rows, and leaves that in the workgroup's memory behind the last step.
 // Expects products(w, x): the dot product of two words; CENTRED: the filter's zero point is 0, sums of inputs are not
-// needed; bias [4 N4] with all that the input does not enter; requantize() and what lib/requantize.wgsl expects.
+// needed; p.zeros, as lib/zero_points.wgsl; bias [4 N4] with all that the input does not enter; requantize() and what
+// lib/requantize.wgsl expects.
 
 const ONES: i32 = 0x01010101;
 const LOADS = HELD / WX; // of rows by an invocation: 1 or 2
