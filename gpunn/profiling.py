@@ -68,10 +68,11 @@ class Profile:
     method: how operations were timed: "timestamps" (the device's clock around each dispatch), "submissions"
     (each dispatch submitted alone; the device has no timestamps) or "host clock" (the CPU backend).
     run_seconds: an ordinary run from arrays to arrays, median; the rows' seconds come from traced runs, whose
-    dispatches do not overlap. upload_seconds, encode_seconds: host time for uploading inputs and for
-    recording and submitting dispatches, per ordinary run. readback_seconds: host time for reading finished
-    results, median of traced runs. compile_seconds, first_seconds: the time to make the program, and its
-    first run.
+    dispatches do not overlap. device_seconds: all dispatches of a run, one behind the other as in an ordinary
+    run, median of runs that are traced as a whole; None for the CPU backend. upload_seconds, encode_seconds:
+    host time for uploading inputs and for recording and submitting dispatches, per ordinary run.
+    readback_seconds: host time for reading finished results, median of traced runs. compile_seconds,
+    first_seconds: the time to make the program, and its first run.
     """
 
     model: str
@@ -84,6 +85,7 @@ class Profile:
     compile_seconds: float
     first_seconds: float
     run_seconds: float
+    device_seconds: float | None
     upload_seconds: float
     encode_seconds: float
     readback_seconds: float
@@ -135,7 +137,8 @@ def profile(
 
     inputs: an array for each of the model's inputs; by default seeded random arrays in their ranges. backend,
     device, preference, relaxed: as for Model.compile(). runs: the number of measured runs, half of them
-    ordinary, half traced (at least one each), after `warmup` runs. progress: called as (what, done, total).
+    ordinary, half traced (at least one each), after `warmup` runs; as many as are traced are traced as a
+    whole, too. progress: called as (what, done, total).
     Raises the errors of compiling and running; ModelError for inputs that do not fit, for runs below 1 and
     for warmup below 0.
     """
@@ -155,7 +158,7 @@ def profile(
         for _ in range(warmup):
             compiled(*arrays)
         times = _ordinary_runs(compiled, arrays, (runs + 1) // 2, tell)
-        traces = _traces(compiled, arrays, max(runs // 2, 1), tell)
+        traces, together = _traces(compiled, arrays, max(runs // 2, 1), tell)
         return Profile(
             model=model.name,
             backend=compiled.backend,
@@ -167,6 +170,7 @@ def profile(
             compile_seconds=compiling,
             first_seconds=first,
             run_seconds=times[0],
+            device_seconds=statistics.median(together) if together else None,
             upload_seconds=times[1],
             encode_seconds=times[2],
             readback_seconds=statistics.median(map(_readback, traces)),
@@ -175,12 +179,19 @@ def profile(
         )
 
 
-def _traces(compiled: Compilation, arrays: Sequence[Array], count: int, tell: Progress) -> list[Trace]:
+def _traces(
+    compiled: Compilation, arrays: Sequence[Array], count: int, tell: Progress
+) -> tuple[list[Trace], list[float]]:
+    """Trace runs, and time as many as a whole: return the traces, and the times on the device."""
     traces: list[Trace] = []
+    together: list[float] = []
     for number in range(count):
         traces.append(compiled.trace(*arrays))
+        whole = compiled.trace(*arrays, whole=True)
+        if whole.device_seconds is not None:
+            together.append(whole.device_seconds)
         tell("tracing", number + 1, count)
-    return traces
+    return traces, together
 
 
 def _ordinary_runs(

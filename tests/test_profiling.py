@@ -46,6 +46,7 @@ def test_on_the_cpu() -> None:
     found = gpunn.profile(small_model(), backend="cpu", runs=4)
     check(found)
     assert found.method == "host clock"
+    assert found.device_seconds is None
     assert all(row.backend == "cpu" and not row.kernels for row in found.rows)
     assert all(span.seconds >= 0 and span.kernel is None for span in found.spans)
 
@@ -57,6 +58,7 @@ def test_on_the_gpu(gpu: str, timestamps: bool, monkeypatch: pytest.MonkeyPatch)
     found = gpunn.profile(small_model(), backend=gpu, runs=6)
     check(found)
     assert found.method == ("timestamps" if timestamps else "submissions")
+    assert found.device_seconds is not None and found.device_seconds > 0
     assert [row.kernels for row in found.rows] == [("conv_tile",), ("normalize",)]
     assert [s.name for s in found.spans] == ["upload", "conv_tile", "normalize", "read back"]
 
@@ -69,9 +71,21 @@ def test_a_traced_run_gives_the_same_state_and_counts_every_dispatch(gpu: str) -
     model.output(after)
     with model.compile(gpu) as compiled:
         compiled.trace(np.float32([1]))
-        compiled.trace(np.float32([2]))
+        assert compiled.trace(np.float32([2]), whole=True).outputs[0] == 3
         assert compiled(np.float32([4])) == 7
         assert compiled.stats.runs == 3
+        assert compiled.stats.dispatches == 3
+
+
+def test_dispatches_are_timed_together_as_runs_have_them(gpu: str) -> None:
+    """Of a trace as a whole, dispatches have no spans of their own; loops and bundles are one dispatch."""
+    with small_model().compile(gpu) as compiled:
+        x = np.ones((1, 6, 5, 4), np.float32)
+        apart, whole = compiled.trace(x), compiled.trace(x, whole=True)
+    assert apart.device_seconds is None
+    assert whole.device_seconds is not None and whole.device_seconds > 0
+    assert [span.name for span in whole.spans] == ["upload", "read back"]
+    np.testing.assert_array_equal(whole.outputs[0], apart.outputs[0])
 
 
 def test_more_dispatches_than_a_query_set_holds(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,12 +120,14 @@ class Span:
 @dataclass(frozen=True, slots=True)
 class Trace:
     """The parts of one run, and its outputs. `method`: how operations were timed, "timestamps" or
-    "submissions" of the device, or "host clock".
+    "submissions" of the device, or "host clock". `device_seconds`: of a trace as a whole, the time of all
+    dispatches on a device.
     """
 
     spans: tuple[Span, ...]
     method: str
     outputs: tuple[Array, ...]
+    device_seconds: float | None = None
 
 
 def beginning(initial: Mapping[Operand, Array], values: Mapping[str, Array]) -> dict[Operand, Array]:
@@ -186,8 +188,11 @@ class Program(Protocol):
     def state(self) -> Mapping[Operand, Array]:
         """Return copies of the values of its graph's variables, after the runs that were started before."""
 
-    def trace(self, inputs: Sequence[Array]) -> Trace:
-        """Run to the end with every dispatch and host operation timed, which takes longer than a run."""
+    def trace(self, inputs: Sequence[Array], whole: bool = False) -> Trace:
+        """Run to the end with every dispatch and host operation timed, which takes longer than a run.
+
+        whole: dispatches are timed together, one behind the other in a pass as in other runs.
+        """
 
     def cancel(self) -> None:
         """Make submitted runs that have not begun fail, and those that are submitted later."""

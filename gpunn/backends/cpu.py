@@ -241,7 +241,7 @@ class CpuProgram:
             queue = self._queue
         return queue.submit(self._run, [copied(x) for x in inputs])
 
-    def trace(self, inputs: Sequence[Array]) -> Trace:
+    def trace(self, inputs: Sequence[Array], whole: bool = False) -> Trace:
         spans: list[Span] = []
         outputs = self._run(inputs, spans)
         return Trace(tuple(spans), "host clock", outputs)

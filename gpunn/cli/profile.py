@@ -19,7 +19,18 @@ from gpunn.cli.paths import files
 from gpunn.cli.pixels import OPTION, Mean, PixelRange, Std, mean_and_std
 from gpunn.cli.plot import check_plot, plot_profile
 from gpunn.cli.progress import progress_bars
-from gpunn.cli.show import AllColumns, BackendName, DeviceName, ModelFile, duration, json_text, plain, stdout
+from gpunn.cli.show import (
+    AllColumns,
+    BackendName,
+    DeviceName,
+    ModelFile,
+    PreferenceName,
+    duration,
+    json_text,
+    named_preference,
+    plain,
+    stdout,
+)
 from gpunn.cli.wrap import say
 from gpunn.comparison.inputs import file_source
 from gpunn.profiling import AppendedRow, Profile
@@ -49,6 +60,10 @@ def profile(
     ] = None,
     backend: Annotated[BackendName, typer.Option(help="Where to run.")] = "auto",
     device: DeviceName = None,
+    preference: Annotated[
+        PreferenceName,
+        typer.Option(help="What the model is compiled for; sustained-speed measures kernels."),
+    ] = "fast-single-answer",
     relaxed: Annotated[bool, typer.Option("--relaxed", help="Store float32 as float16.")] = False,
     runs: Annotated[
         int, typer.Option(metavar="N", min=2, help="Number of runs; half of them are traced.")
@@ -82,6 +97,7 @@ def profile(
             arrays,
             backend=backend,
             device=device,
+            preference=named_preference(preference),
             relaxed=relaxed,
             runs=runs,
             seed=seed,
@@ -112,6 +128,8 @@ def _print(console: Console, found: Profile, pixels: vision.PhotoInput | None, e
         "arithmetic": f"{flops / 1e6:,.1f} MFLOP, {flops / total / 1e9 if total else 0:,.1f} GFLOP/s",
         "a run": f"{duration(found.run_seconds)} from arrays to arrays (median)",
     }
+    if found.device_seconds is not None:
+        lines["device"] = f"{duration(found.device_seconds)} for all dispatches of a run together (median)"
     if found.backend != "cpu":
         parts = {
             "upload": found.upload_seconds,

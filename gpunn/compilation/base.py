@@ -158,10 +158,11 @@ class Compilation(Closing):
         return results_in_order(frames, self.submit, self.frames)
 
     @abstractmethod
-    def trace(self, *inputs: Any) -> Trace:
+    def trace(self, *inputs: Any, whole: bool = False) -> Trace:
         """Run with every dispatch and host operation timed; see gpunn.profile, which makes a table of it.
 
-        It takes longer than a run. Raises what a run raises.
+        It takes longer than a run. whole: the dispatches are timed together, one behind the other as in other
+        runs; Trace.device_seconds is their time. Raises what a run raises.
         """
 
     @abstractmethod

@@ -108,10 +108,10 @@ class LocalCompilation(Compilation):
                 return Event(pending, directly, stop)
         return self._event([copied(array) for array in arrays])
 
-    def trace(self, *inputs: Any) -> Trace:
+    def trace(self, *inputs: Any, whole: bool = False) -> Trace:
         """Run with every part timed; see Compilation."""
         self._check_not_reentered()
-        tracer, arrays = Tracer(), self._arrays(inputs)
+        tracer, arrays = Tracer(whole), self._arrays(inputs)
         return tracer.trace(undisturbed(lambda: self.answer(arrays, tracer)))
 
     def reset_state(self, values: Mapping[str, Array] | None = None) -> None:

@@ -141,9 +141,13 @@ class Specialisation:
 
 
 class Tracer:
-    """Runs one section of a model after the other, and puts their traces together."""
+    """Runs one section of a model after the other, and puts their traces together. whole: see
+    Program.trace().
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, whole: bool = False) -> None:
+        self._whole = whole
+        self._device_seconds: float | None = None
         self._began = time.perf_counter()
         self._spans: list[Span] = []
         self._method = ""
@@ -151,9 +155,11 @@ class Tracer:
     def run(self, program: Program, inputs: Sequence[Array]) -> tuple[Array, ...]:
         """Run a program with its operations timed, and return its outputs."""
         before = time.perf_counter() - self._began
-        trace = program.trace(inputs)
+        trace = program.trace(inputs, self._whole)
         self._spans += (replace(span, begin=before + span.begin) for span in trace.spans)
         self._method = trace.method
+        if trace.device_seconds is not None:
+            self._device_seconds = (self._device_seconds or 0.0) + trace.device_seconds
         return trace.outputs
 
     def host(self, operations: Iterable[Operation], times: Iterable[tuple[float, float]]) -> None:
@@ -163,7 +169,7 @@ class Tracer:
 
     def trace(self, outputs: tuple[Array, ...]) -> Trace:
         """Return all that was noted, with the outputs of the last section."""
-        return Trace(tuple(self._spans), self._method, outputs)
+        return Trace(tuple(self._spans), self._method, outputs, self._device_seconds)
 
 
 class Build(Protocol):

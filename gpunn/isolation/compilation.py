@@ -133,10 +133,11 @@ class IsolatedCompilation(Compilation):
         self._wait(worker, call, of=call.taken)
         return _IsolatedEvent(self, worker, call)
 
-    def trace(self, *inputs: Any) -> Trace:
+    def trace(self, *inputs: Any, whole: bool = False) -> Trace:
         """Run with every part timed; see Compilation."""
         arrays, worker = self._arrays(inputs), self._running()
-        found: Trace = self._wait(worker, worker.ask(Kind.TRACE, arrays))
+        kind = Kind.TRACE_WHOLE if whole else Kind.TRACE
+        found: Trace = self._wait(worker, worker.ask(kind, arrays))
         return found
 
     def reset_state(self, values: Mapping[str, Array] | None = None) -> None:

@@ -24,6 +24,7 @@ class Kind(Enum):
     RUN = auto()  # of `arrays`, within `timeout`
     SUBMIT = auto()  # the same; the first of two replies says that the run has been taken
     TRACE = auto()
+    TRACE_WHOLE = auto()  # with all dispatches timed together
     RESET = auto()  # of variables
     TELL = auto()  # what the compilation has as the attribute `name`
     CLOSE = auto()  # `name` says "finish" if runs that were submitted shall end

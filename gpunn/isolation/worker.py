@@ -66,6 +66,7 @@ class _Server:
         self._ways: dict[Kind, tuple[ThreadPoolExecutor, Callable[[Request], Reply | None]]] = {
             Kind.RUN: (self._runs, self._run),
             Kind.TRACE: (self._runs, self._trace),
+            Kind.TRACE_WHOLE: (self._runs, partial(self._trace, whole=True)),
             Kind.SUBMIT: (self._in_order, self._submit),
             Kind.RESET: (self._in_order, self._reset),
             Kind.TELL: (self._runs, self._tell),
@@ -132,8 +133,8 @@ class _Server:
         arrays = self._arrays(request)
         return self._results(request, self._compiled.answer(arrays, timeout=request.timeout))
 
-    def _trace(self, request: Request) -> Reply:
-        return Reply(request.number, self._compiled.trace(*self._arrays(request)))
+    def _trace(self, request: Request, whole: bool = False) -> Reply:
+        return Reply(request.number, self._compiled.trace(*self._arrays(request), whole=whole))
 
     def _submit(self, request: Request) -> None:
         event = self._compiled.submit(*self._arrays(request))

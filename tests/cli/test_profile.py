@@ -16,8 +16,9 @@ MODEL = vision.default_model()
 
 
 def test_json(run: Run, backend: str) -> None:
-    document = run("profile", MODEL, "--backend", backend, "--runs", 2, "--json").json
-    assert document["backend"] == backend
+    words = ("--backend", backend, "--preference", "low-power")
+    document = run("profile", MODEL, *words, "--runs", 2, "--json").json
+    assert (document["backend"], document["preference"]) == (backend, "LOW_POWER")
     assert document["rows"][0]["op"] == "conv2d"
     assert document["inputs"].startswith("random, seed 0")
     assert sum(row["seconds"] for row in document["rows"]) == pytest.approx(document["operations_seconds"])
@@ -28,7 +29,14 @@ def test_table_and_files(run: Run, gpu: str, tmp_path: Path) -> None:
     trace, plot = tmp_path / "trace.json", tmp_path / "plot.png"
     outcome = run("profile", MODEL, "--backend", gpu, "--runs", 2, "--trace", trace, "--plot", plot)
     assert (outcome.code, outcome.err) == (0, "")
-    for words in ("GFLOP/s", "conv2d", "MFLOP", "read back", "first run"):
+    for words in (
+        "GFLOP/s",
+        "conv2d",
+        "MFLOP",
+        "read back",
+        "first run",
+        "for all dispatches of a run together",
+    ):
         assert words in outcome.out
     assert json.loads(trace.read_text(encoding="utf-8"))["traceEvents"]
     with Image.open(plot) as drawn:

@@ -144,15 +144,15 @@ class WebGpuProgram:
             raise DeviceError("this compilation has been closed")
         self.device.check_usable()
 
-    def trace(self, inputs: Sequence[Array]) -> Trace:
+    def trace(self, inputs: Sequence[Array], whole: bool = False) -> Trace:
         self._check_usable()
-        recorder = Recorder(self.device)
+        recorder = Recorder(self.device, whole)
         with holding(self._lock):
             self._check_usable()
             self._recover()
             run = self._start(inputs, recorder)
         outputs = run.result()
-        return Trace(tuple(recorder.spans), recorder.method, outputs)
+        return Trace(tuple(recorder.spans), recorder.method, outputs, recorder.device_seconds)
 
     def _in_flight(self) -> list[Run]:
         return [cast(Run, owner) for owner in self._executor.ring.owners()]
