@@ -6,7 +6,7 @@ import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpunn.backends.base import Span, Trace
 from gpunn.comparison.inputs import array_sample, random_source
@@ -165,7 +165,7 @@ def profile(
             device=compiled.device,
             preference=preference.name,
             inputs=described,
-            method=traces[0].method,
+            method=traces[0].trace.method,
             runs=runs,
             compile_seconds=compiling,
             first_seconds=first,
@@ -173,20 +173,37 @@ def profile(
             device_seconds=statistics.median(together) if together else None,
             upload_seconds=times[1],
             encode_seconds=times[2],
-            readback_seconds=statistics.median(map(_readback, traces)),
-            rows=_rows(compiled, traces),
-            spans=traces[-1].spans,
+            readback_seconds=statistics.median(_readback(traced.trace) for traced in traces),
+            rows=_rows(traces),
+            spans=traces[-1].trace.spans,
         )
+
+
+class _Traced(NamedTuple):
+    """A traced run, and the placement of its operations: some are made anew in each run."""
+
+    trace: Trace
+    placement: Sequence[Placement]
+
+    @property
+    def seconds(self) -> dict[int, float]:
+        """Return the time of each operation that has one, by its place."""
+        found: dict[Operation, float] = {}
+        for span in self.trace.spans:
+            if span.operation is not None:
+                found[span.operation] = found.get(span.operation, 0.0) + span.seconds
+        places = enumerate(self.placement)
+        return {n: found[p.operation] for n, p in places if p.backend != ALIAS and p.operation in found}
 
 
 def _traces(
     compiled: Compilation, arrays: Sequence[Array], count: int, tell: Progress
-) -> tuple[list[Trace], list[float]]:
+) -> tuple[list[_Traced], list[float]]:
     """Trace runs, and time as many as a whole: return the traces, and the times on the device."""
-    traces: list[Trace] = []
+    traces: list[_Traced] = []
     together: list[float] = []
     for number in range(count):
-        traces.append(compiled.trace(*arrays))
+        traces.append(_Traced(compiled.trace(*arrays), compiled.placement))
         whole = compiled.trace(*arrays, whole=True)
         if whole.device_seconds is not None:
             together.append(whole.device_seconds)
@@ -221,28 +238,18 @@ def _readback(trace: Trace) -> float:
     return sum(s.seconds for s in trace.spans if s.name == "read back" and s.operation is None)
 
 
-def _rows(compiled: Compilation, traces: Sequence[Trace]) -> tuple[Row, ...]:
+def _rows(traces: Sequence[_Traced]) -> tuple[Row, ...]:
     """Make a row for each operation that runs; aliases and operations with empty results have none."""
-    seconds = [_by_operation(trace) for trace in traces]
-    done = [(n, p) for n, p in enumerate(compiled.placement) if p.backend != ALIAS]
-    placed = [(n, p) for n, p in done if p.operation in seconds[0]]
-    medians = {p.operation: statistics.median(found[p.operation] for found in seconds) for _, p in placed}
+    placement, seconds = traces[-1].placement, [traced.seconds for traced in traces]
+    medians = {n: statistics.median(found[n] for found in seconds) for n in seconds[-1]}
     total = sum(medians.values())
-    before, behind = prepended(compiled.placement), appended(compiled.placement)
-    return tuple(
-        _row(
-            index, p, (before.get(p.operation, ()), behind.get(p.operation, ())), medians[p.operation], total
-        )
-        for index, p in placed
-    )
-
-
-def _by_operation(trace: Trace) -> dict[Operation, float]:
-    found: dict[Operation, float] = {}
-    for span in trace.spans:
-        if span.operation is not None:
-            found[span.operation] = found.get(span.operation, 0.0) + span.seconds
-    return found
+    before, behind = prepended(placement), appended(placement)
+    rows = []
+    for n, median in medians.items():
+        operation = placement[n].operation
+        others = before.get(operation, ()), behind.get(operation, ())
+        rows.append(_row(n, placement[n], others, median, total))
+    return tuple(rows)
 
 
 def _row(
