@@ -138,7 +138,7 @@ def with_workgroup_tiles(call: Call, product: Product, others: Iterable[Candidat
     else:
         yield from others
         yield from _ways(call, product, TILE)
-    yield from _other_sizes(call, product)
+    yield from _ways_of_other_size(call, product)
     parts = splits(WIDTH * _tiles(call, product), ceil_div(product.depth, 4 * TILE.fours), call.device)
     if parts > 1 and product.integers is None:
         reason = f"{TILE.reason}, split-K by {parts} with a second pass"
@@ -172,15 +172,20 @@ def workgroup_tiles(call: Call, product: Product) -> Iterator[Candidate]:
     """Yield the ways in tiles that compute whole sums, if these suit a device: those of 64 x 64 first."""
     if _suits(call, product):
         yield from _ways(call, product, TILE)
-        yield from _other_sizes(call, product)
+        yield from _ways_of_other_size(call, product)
 
 
-def _other_sizes(call: Call, product: Product) -> Iterator[Candidate]:
-    """Yield the ways in tiles that are smaller or larger than those of 64 x 64."""
+def _other_size(call: Call, product: Product) -> WorkgroupTile | None:
+    """Return the smaller or the larger tile that may suit a result better than that of 64 x 64."""
     if not _occupies(call, product, TILE):
-        yield from _ways(call, product, SLICED_TILE)
-    elif _occupies(call, product, LARGE_TILE, _OVERLAPPING):
-        yield from _ways(call, product, LARGE_TILE)
+        return SLICED_TILE
+    return LARGE_TILE if _occupies(call, product, LARGE_TILE, _OVERLAPPING) else None
+
+
+def _ways_of_other_size(call: Call, product: Product) -> Iterator[Candidate]:
+    other = _other_size(call, product)
+    if other is not None:
+        yield from _ways(call, product, other)
 
 
 def _ways(call: Call, product: Product, tile: WorkgroupTile) -> Iterator[Candidate]:
@@ -206,13 +211,8 @@ def workgroup_stack(call: Call, sizes: tuple[int, int, int, int], x: Read, w: Re
     count, rows, depth, channels = sizes
     stack = replace(call, outputs=(TensorType(DType.FLOAT32, (count, rows, channels)),), attrs={})
     product = replace(matrix_product(depth, (w, Read("bias", None))), matrices=count, row=0)
-    tile = TILE
-    if call.device.limit(_MEMORY) >= LARGE_TILE.nbytes:
-        if not _occupies(stack, product, TILE):
-            tile = SLICED_TILE
-        elif _occupies(stack, product, LARGE_TILE, _OVERLAPPING):
-            tile = LARGE_TILE
-    kernel = _kernel(stack, product, tile)
+    tile = _other_size(stack, product) or TILE
+    kernel = _kernel(stack, product, tile if tile.nbytes <= call.device.limit(_MEMORY) else TILE)
     rows_read, *others = kernel.reads
     reads = (replace(rows_read, operand=x.operand), *others)
     return replace(kernel, reads=reads, writes=(replace(kernel.writes[0], output=y.output),))
