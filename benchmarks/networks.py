@@ -19,6 +19,8 @@ from tests.tflite_builder import Graph
 
 SEED = 0
 
+Triple = tuple[int, int, int]
+
 
 class Network:
     """A network in the making; tensors are numbers, as in the file."""
@@ -54,6 +56,17 @@ class Network:
         places = -(-height // stride), -(-width // stride)
         inputs = [x, filter, self._zeros(channels)]
         return self.add("CONV_2D", inputs, batch, *places, channels, padding="SAME", **options)
+
+    def conv3d(
+        self, x: int, channels: int, size: Triple, stride: Triple = (1, 1, 1), activation: str = "NONE"
+    ) -> int:
+        """Convolve over depth, height and width, SAME."""
+        batch, *extents, depth = self.shape(x)
+        filter = self.weights(*size, depth, channels, terms=math.prod(size) * depth)
+        options = dict(zip(("stride_d", "stride_h", "stride_w"), stride, strict=True))
+        places = (-(-extent // step) for extent, step in zip(extents, stride, strict=True))
+        inputs, given = [x, filter, self._zeros(channels)], {"fused_activation_function": activation}
+        return self.add("CONV_3D", inputs, batch, *places, channels, padding="SAME", **options, **given)
 
     def depthwise(self, x: int, size: int, stride: int = 1, activation: str = "NONE") -> int:
         """Convolve each channel, SAME."""
@@ -104,7 +117,8 @@ class Network:
 
     def classes(self, x: int, count: int = 1000) -> bytes:
         """End with an average over all places, a matrix, and softmax; return the file."""
-        scores = self.dense(self.mean(x, (1, 2), keep=False), count)
+        places = range(1, len(self.shape(x)) - 1)
+        scores = self.dense(self.mean(x, tuple(places), keep=False), count)
         return self.graph.build([self.function("SOFTMAX", scores, beta=1.0)])
 
     def _pool(self, operator: str, x: int, size: int) -> int:
@@ -268,6 +282,19 @@ def densenet121() -> bytes:
     return net.classes(normalised(x))
 
 
+def r3d18() -> bytes:
+    """Tran et al. 2018, table 1: R3D-18, residual blocks of 3 x 3 x 3, on 16 frames of 112 x 112."""
+    net, cube = Network(1, 16, 112, 112, 3, gain=1.0), (3, 3, 3)
+    x = net.conv3d(net.input, 64, (3, 7, 7), (1, 2, 2), "RELU")
+    for channels in (64, 128, 256, 512):
+        for step in (1 if channels == 64 else 2, 1):
+            steps = (step, step, step)
+            y = net.conv3d(net.conv3d(x, channels, cube, steps, "RELU"), channels, cube)
+            skip = x if net.shape(x) == net.shape(y) else net.conv3d(x, channels, (1, 1, 1), steps)
+            x = net.pair("ADD", y, skip, fused_activation_function="RELU")
+    return net.classes(x, 400)
+
+
 NETWORKS: Mapping[str, Callable[[], bytes]] = {
     "resnet50": resnet50,
     "efficientnet_b0": efficientnet_b0,
@@ -275,6 +302,7 @@ NETWORKS: Mapping[str, Callable[[], bytes]] = {
     "vit_block": vit_block,
     "unet": unet,
     "densenet121": densenet121,
+    "r3d18": r3d18,
 }
 
 

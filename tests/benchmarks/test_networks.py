@@ -12,7 +12,10 @@ from gpunn.model import load
 from tests.tflite_builder import litert_run
 
 
-@pytest.mark.parametrize("name", ["efficientnet_b0", "mobilenet_v3", "vit_block", "unet", "densenet121"])
+NAMES = "efficientnet_b0", "mobilenet_v3", "vit_block", "unet", "densenet121", "r3d18"
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_networks_have_litert_s_answers(name: str, tmp_path: Path) -> None:
     pytest.importorskip("ai_edge_litert", reason="ai-edge-litert, the independent oracle, is not installed")
     networks.main([str(tmp_path), name])

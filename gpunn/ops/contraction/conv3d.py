@@ -31,6 +31,7 @@ from gpunn.ops.contraction.conv_tile import tile_kernel
 from gpunn.ops.contraction.filter_packing import pack_bias
 from gpunn.ops.contraction.prepared import constants_only
 from gpunn.ops.elementwise.unary import activation_function
+from gpunn.ops.expansion import Expansion, Tensor
 from gpunn.ops.kernels.chain import boxes, real_sums
 from gpunn.ops.kernels.copies import strided_copy
 from gpunn.ops.kernels.tiling import COLUMNS
@@ -41,6 +42,9 @@ from gpunn.types import Array, DType, TensorType
 
 Triple = tuple[int, int, int]
 Span = tuple[int, int, int]  # padding before, padding after, output length
+
+_MOST_PLANES = 16  # of a window: each is an operation of its own
+_MOST_SEEN = 128 << 20  # bytes of what windows see, side by side: as many as every device binds
 
 
 def _spans(
@@ -210,6 +214,40 @@ def by_group(x: Array, matrix: Array, groups: int) -> Array:
     return np.concatenate([part @ columns for part, columns in parts], axis=-1)
 
 
+def _expand(call: Call, to: Expansion, x: Tensor, filter: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Convolve over height and width alone: the planes that a window sees become channels of one plane.
+
+    Windows of three dimensions have fewer ways to be computed, and none with fewer multiplications.
+    """
+    batch, _, height, width, channels = call.x.shape
+    planes, down, across, _, outputs = filter.type.shape
+    (before, after, depth), *beside = _window(call)
+    seen = batch * depth * height * width * planes * channels
+    if filter.value is None or call["groups"] > 1 or not call.y.size or not seen:
+        raise Unsupported("the filter is computed, there are groups, or the result is empty")
+    if planes > _MOST_PLANES or seen * call.x.dtype.numpy.itemsize > _MOST_SEEN:
+        raise Unsupported("the planes that windows see are too many, or too large side by side")
+    if before or after:
+        x = to.add("pad", x, paddings=((0, 0), (before, after), *[(0, 0)] * 3))
+    stride, dilation = call["stride"], call["dilation"]
+    parts = [_plane_of_each(to, x, k * dilation[0], stride[0], depth) for k in range(planes)]
+    whole = parts[0] if planes == 1 else to.add("concat", *parts, axis=4)
+    images = to.add("reshape", whole, shape=(batch * depth, height, width, planes * channels))
+    weights = filter.value.transpose(4, 1, 2, 0, 3).reshape(outputs, down, across, planes * channels)
+    attrs = {"stride": stride[1:], "dilation": dilation[1:], "padding": tuple(span[:2] for span in beside)}
+    activation = call.attrs.get("activation")
+    sums = to.add(
+        "conv2d", images, to.constant(np.ascontiguousarray(weights)), bias, **attrs, activation=activation
+    )
+    return to.add("reshape", sums, shape=call.y.shape)
+
+
+def _plane_of_each(to: Expansion, x: Tensor, first: int, step: int, count: int) -> Tensor:
+    """Return the planes of x [N, D, H, W, C] that one plane of a window sees: every so many from one on."""
+    begin, end = (None, first, *[None] * 3), (None, first + (count - 1) * step + 1, *[None] * 3)
+    return to.add("strided_slice", x, begin=begin, end=end, strides=(1, step, 1, 1, 1))
+
+
 def _terms(call: Call) -> int:
     """Count the products in one sum, and the bias."""
     return math.prod(call.input(1).shape[:4]) + 1
@@ -218,6 +256,7 @@ def _terms(call: Call) -> int:
 @op(
     _infer,
     _kernels,
+    expand=_expand,
     accuracy=sums(_terms),
     flops=lambda call: 2 * call.y.size * math.prod(call.input(1).shape[:4]),
     unbounded=True,

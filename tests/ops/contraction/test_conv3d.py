@@ -9,7 +9,7 @@ import pytest
 
 from gpunn.errors import ModelError
 from gpunn.types import Array
-from tests.ops.harness import ATOL, EPS, check, check_litert, model_of, random
+from tests.ops.harness import ATOL, EPS, check, check_litert, model_of, random, take_candidate
 
 ATTRS: list[dict[str, Any]] = [
     {},
@@ -33,27 +33,69 @@ def test_every_backend(attrs: dict[str, Any], channels: int, outputs: int, backe
     check("conv3d", inputs(channels, outputs, bias=outputs != 5), attrs, backend=backend)
 
 
+@pytest.fixture(params=[True, False], ids=["as conv2d", "as it is"])
+def written_as_conv2d(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Tell whether constant filters convolve over height and width alone; else planes are too large."""
+    if not request.param:
+        monkeypatch.setattr("gpunn.ops.contraction.conv3d._MOST_SEEN", 0)
+    return bool(request.param)
+
+
 @pytest.mark.parametrize("attrs", ATTRS)
 @pytest.mark.parametrize(("channels", "outputs"), [(1, 3), (3, 12), (4, 9), (8, 16)])
-def test_constant_filters(attrs: dict[str, Any], channels: int, outputs: int, backend: str) -> None:
-    """They are packed for tiles of 8 cells x 8 channels."""
+def test_constant_filters(
+    attrs: dict[str, Any], channels: int, outputs: int, written_as_conv2d: bool, backend: str
+) -> None:
     given = inputs(channels, outputs, bias=outputs != 9)
     terms = given[1][..., 0].size + 1
     constants = range(1, len(given))
     check("conv3d", given, attrs, backend=backend, constants=constants, atol=ATOL + terms**2 * EPS)
 
 
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize(("channels", "body"), [(8, "conv_tile"), (3, "conv_direct")])
+def test_candidates_for_large_planes(
+    channels: int, body: str, place: int, gpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpunn.ops.contraction.conv3d._MOST_SEEN", 0)
+    take_candidate(monkeypatch, place)
+    given, attrs = inputs(channels, 12), {"activation": "relu6"}
+    with model_of("conv3d", given, attrs, (1, 2)).compile(gpu) as compiled:
+        assert [row.kernel.body for row in compiled.plan_rows()] == [(body, "conv3d")[place]]
+    terms = given[1][..., 0].size + 1
+    check("conv3d", given, attrs, backend=gpu, constants=(1, 2), atol=ATOL + terms**2 * EPS)
+
+
+@pytest.mark.parametrize(
+    ("planes", "groups", "constants", "expected"),
+    [
+        (3, 1, (1,), ["pad", "strided_slice", "strided_slice", "strided_slice", "concat", "conv2d"]),
+        (1, 1, (1,), ["conv2d"]),
+        (16, 1, (1,), ["pad", *["strided_slice"] * 16, "concat", "conv2d"]),
+        (17, 1, (1,), ["conv3d"]),
+        (3, 2, (1,), ["conv3d"]),
+        (3, 1, (), ["conv3d"]),
+    ],
+)
+def test_which_are_written_as_conv2d(
+    planes: int, groups: int, constants: tuple[int, ...], expected: list[str]
+) -> None:
+    given = [random(0, 1, 3, 4, 5, 8), random(1, planes, 2, 2, 8 // groups, 6)]
+    model = model_of("conv3d", given, {"groups": groups, "padding": "same"}, constants)
+    with model.compile("cpu") as compiled:
+        found = [p.operation.op for p in compiled.placement]
+    assert [op for op in found if op not in ("reshape", "transpose")] == expected
+
+
 @pytest.mark.parametrize("groups", [1, 2])
-def test_filters_of_one_group_take_tiles(groups: int, gpu: str) -> None:
-    """Without constants, channels that do not fill tiles are padded on the device."""
-    for constants, channels in (((), 8), ((), 6), ((1,), 6)):
+def test_computed_filters_of_one_group_take_tiles(groups: int, gpu: str) -> None:
+    """Channels that do not fill tiles are padded on the device."""
+    for channels in (8, 6):
         given = [random(0, 1, 3, 4, 5, 8), random(1, 2, 2, 2, 8 // groups, channels)]
-        with model_of("conv3d", given, {"groups": groups}, constants).compile(gpu) as compiled:
+        with model_of("conv3d", given, {"groups": groups}).compile(gpu) as compiled:
             *copies, row = compiled.plan_rows()
         assert row.kernel.body == ("conv_tile" if groups == 1 else "conv3d")
-        assert [c.kernel.body for c in copies] == ["strided_copy"] * (
-            groups == 1 and not constants and channels == 6
-        )
+        assert [c.kernel.body for c in copies] == ["strided_copy"] * (groups == 1 and channels == 6)
 
 
 def test_empty_batches(backend: str) -> None:
