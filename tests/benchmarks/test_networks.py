@@ -11,7 +11,6 @@ from benchmarks import networks
 from gpunn.model import load
 from tests.tflite_builder import litert_run
 
-
 NAMES = "efficientnet_b0", "mobilenet_v3", "vit_block", "unet", "densenet121", "r3d18"
 
 

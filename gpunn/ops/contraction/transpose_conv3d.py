@@ -47,8 +47,13 @@ def _infer(call: Call) -> TensorType:
     return x.with_shape((x.shape[0], *size, channels))
 
 
-def _turned(to: Expansion, weights: Tensor, groups: int) -> Tensor:
-    """Return a filter [..., O / groups, I] as [..., I / groups, O]."""
+def _turned(to: Expansion, filter: Tensor, groups: int) -> Tensor:
+    """Return a filter [KD, KH, KW, O / groups, I], reversed, as [KD, KH, KW, I / groups, O]."""
+    if filter.value is not None:  # then what conv3d is written in knows it, too
+        parts = np.split(filter.value[::-1, ::-1, ::-1], groups, axis=4)
+        return to.constant(np.concatenate([part.swapaxes(3, 4) for part in parts], axis=4))
+    whole = (None,) * 5
+    weights = to.add("strided_slice", filter, begin=whole, end=whole, strides=(-1, -1, -1, 1, 1))
     if groups == 1:
         return to.add("transpose", weights, perm=(0, 1, 2, 4, 3))
     *size, outputs, inputs = weights.type.shape
@@ -68,9 +73,7 @@ def _expand(call: Call, to: Expansion, x: Tensor, filter: Tensor, bias: Tensor |
     spread = [(n - 1) * s + 1 for n, s in zip(call.x.shape[1:4], stride, strict=True)]
     low = [r - before for r, (before, _, _) in zip(reach, spans, strict=True)]
     high = [n + r - a - w for n, r, a, w in zip(size, reach, low, spread, strict=True)]
-    whole = (None,) * 5
-    weights = to.add("strided_slice", filter, begin=whole, end=whole, strides=(-1, -1, -1, 1, 1))
-    weights = _turned(to, weights, call["groups"])
+    weights = _turned(to, filter, call["groups"])
     paddings = ((0, 0), *zip(low, high, strict=True), (0, 0))
     spaced = to.add("dilate", x, steps=(1, *stride, 1), paddings=paddings)
     attrs = {"dilation": dilation, "groups": call["groups"], "activation": call["activation"]}

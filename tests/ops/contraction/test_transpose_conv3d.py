@@ -64,6 +64,17 @@ def test_cell_by_cell(
         np.testing.assert_allclose(y, expected - (inputs[2] if len(given) < 3 else 0), rtol=0, atol=atol)
 
 
+@pytest.mark.parametrize(("constants", "last"), [((1, 2), "conv2d"), ((), "conv3d")])
+def test_with_a_constant_filter_it_convolves_over_height_and_width_alone(
+    constants: tuple[int, ...], last: str
+) -> None:
+    size, filter, _ = CASES[0]
+    model = model_of("transpose_conv3d", inputs_of(size, filter, {}), {"size": size}, constants)
+    with model.compile("cpu") as compiled:
+        found = [p.operation.op for p in compiled.placement]
+    assert [op for op in found if op.startswith("conv")][-1] == last
+
+
 @pytest.mark.parametrize(("size", "filter", "attrs"), CASES)
 def test_it_is_the_gradient_of_conv3d(
     size: Sequence[int], filter: Sequence[int], attrs: dict[str, Any]
@@ -88,9 +99,9 @@ def test_groups(
     )
     weights, attrs = weights[..., :4, :], {"size": tuple(size), **attrs}
     atol = 81 * 81 * 16 * EPS / 2
-    found = check(
-        "transpose_conv3d", [x, weights, bias], attrs | {"groups": groups}, backend=backend, atol=atol
-    )
+    given, whole = [x, weights, bias], attrs | {"groups": groups}
+    found = check("transpose_conv3d", given, whole, backend=backend, atol=atol)
+    check("transpose_conv3d", given, whole, backend=backend, constants=(1, 2), atol=atol)
     parts = zip(*(np.split(v, groups, axis=-1) for v in (x, weights, bias)), strict=True)
     alone = [spread(part, size, attrs) for part in parts]
     np.testing.assert_allclose(found[0], np.concatenate(alone, axis=-1), rtol=0, atol=atol)
