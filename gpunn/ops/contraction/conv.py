@@ -49,7 +49,7 @@ from gpunn.ops.contraction.workgroup_product import (
 )
 from gpunn.ops.filter import Filter, by_groups
 from gpunn.ops.kernels.chain import real_sums
-from gpunn.ops.kernels.register_tile import TILE, other_tiles
+from gpunn.ops.kernels.register_tile import GROUP_TILE, TILE, other_tiles
 from gpunn.ops.kernels.tiling import ROWS
 from gpunn.ops.kernels.window import Padding, Pair, Window, by_rows, check_window, resolve, window_params
 from gpunn.ops.op import Op, op
@@ -85,6 +85,7 @@ def _conv2d_kernels(call: Call) -> Iterator[Candidate]:
         raise Unsupported("more elements than the shaders can count")
     form = _form(call)
     if form.groups > 1:
+        yield from _of_groups(call, form)
         reason = f"{form.groups} groups"
     elif not constants_only(call):
         yield from _of_computed_filter(call, form)
@@ -102,6 +103,16 @@ def _conv2d_kernels(call: Call) -> Iterator[Candidate]:
         reason = "one output value an invocation"
     kernels = real_sums(call, one_by_one(call, form, reason), form.boxes(call))
     yield Candidate(kernels, reason, fallback=True)
+
+
+def _of_groups(call: Call, form: Form) -> Iterator[Candidate]:
+    """Yield the way in register tiles for groups of 4, 8, ... output channels and a constant filter."""
+    of_group = call.y.shape[3] // form.groups
+    if constants_only(call) and of_group % GROUP_TILE.channels == 0 and call.y.size:
+        params, given = window_params(form.window, *form.spatial), channel_reads(call)
+        tile = GROUP_TILE if of_group % TILE.channels else TILE
+        kernel = tile_kernel(call, form.window.size, params, given, "window", {}, tile, form.groups)
+        yield Candidate([kernel], "tiles of pixels and channels of a group")
 
 
 def _in_tiles(

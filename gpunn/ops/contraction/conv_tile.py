@@ -1,4 +1,4 @@
-"""The kernel of convolutions over two or three dimensions with constants and one group: register tiles."""
+"""The kernel of convolutions over two or three dimensions with constants: register tiles."""
 
 from __future__ import annotations
 
@@ -23,19 +23,21 @@ def tile_kernel(
     library: str,
     constants: Mapping[str, int],
     tile: RegisterTile = TILE,
+    groups: int = 1,
 ) -> Kernel:
     """Make the kernel of a convolution of x [batch, ..., C] to y [batch, ..., N].
 
     size: rows and columns of the window. `library` says where the window lies, by `params` and `constants`:
     shaders/lib/window.wgsl or volume.wgsl. `reads`: the packed filter, and the bias. tile: where four
-    channels of x lie together; else it loads one at a time.
+    channels of a group of x lie together; else it loads one at a time. Its channels divide those of each of
+    `groups`.
     """
-    depth, channels = call.x.shape[-1], call.y.shape[-1]
+    depth, channels = call.x.shape[-1] // groups, call.y.shape[-1]
     rows, packed = math.prod(call.y.shape[:-1]), ceil_div(channels, COLUMNS) * COLUMNS
     if depth % 4:
         tile = replace(tile, step=1)
     steps = depth // tile.step
-    pixels = Pitch(depth, tile.step)
+    pixels = Pitch(call.x.shape[-1], tile.step)
     grid = tiles(rows, channels, steps, call.device, tile)
     return Kernel(
         body="conv_direct" if tile.step == 1 else "conv_tile",
@@ -53,6 +55,7 @@ def tile_kernel(
             **grid.params,
             **pixels.params("x"),
             "C": steps,
+            "GN": channels // groups if groups > 1 else max(packed, 1),
             "absent": 0,
         },
         constants={"SPLITS": grid.splits, **tile.constants, **constants},
@@ -60,7 +63,8 @@ def tile_kernel(
         generated=tile.of_windows,
         functions=activation_function(call),
         loop_iterations=nested(*size, ceil_div(steps, grid.splits)).iterations,
-        reason=f"{tile.rows} pixels x {tile.channels} channels in registers; {depth} input channels are "
+        reason=f"{tile.rows} pixels x {tile.channels} channels in registers; {depth} input channels "
+        + (f"of each of {groups} groups are " if groups > 1 else "are ")
         + ("read one at a time" if tile.step == 1 else "read four at a time")
         + grid.reason,
     )

@@ -52,6 +52,13 @@ ATTRS: list[dict[str, Any]] = [
         ((1, 10, 9, 3), (8, 3, 3, 3), "conv_direct"),
         ((3, 6, 7, 5), (7, 2, 2, 5), "conv_direct"),
         ((2, 8, 9, 6), (8, 3, 2, 3), "conv2d_grouped"),
+        ((2, 8, 9, 6), (6, 3, 2, 3), "conv2d_grouped"),  # three output channels in a group
+        ((2, 8, 9, 8), (16, 3, 2, 4), "conv_tile"),
+        ((1, 7, 9, 24), (12, 3, 3, 8), "conv_tile"),  # four output channels in each of three groups
+        ((1, 6, 5, 16), (16, 1, 1, 4), "conv_tile"),
+        ((2, 8, 9, 6), (24, 2, 3, 2), "conv_direct"),
+        ((1, 6, 5, 9), (24, 1, 2, 3), "conv_direct"),
+        ((1, 4, 4, 32), (128, 1, 1, 1), "conv_direct"),  # many small groups
     ],
 )
 def test_conv2d(
