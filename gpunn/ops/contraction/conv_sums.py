@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -38,7 +39,7 @@ from gpunn.ops.contraction.pieces import (
 from gpunn.ops.contraction.prepared import UNBOUNDED
 from gpunn.ops.contraction.row_pairs import row_pair_pieces
 from gpunn.ops.kernels.window import Window, strided
-from gpunn.ops.memory import scratch
+from gpunn.ops.memory import scratch, together
 from gpunn.types import Array, Shape
 
 FEWEST_CELLS = 32  # that a row of a window sees, for a product of its own
@@ -88,21 +89,34 @@ def _by_patches(filter: Array, matrix: Array, multiply: Multiply = product) -> B
     def bind(padded: Array, window: Window) -> Place:
         copy = patches_of(padded, window)
         groups = padded.shape[3] // depth
+        if groups > 1:
+            return _by_groups(copy, filter, groups)
 
         def write(out: Array) -> None:
-            patches = copy()
-            if groups == 1:
-                pixels = math.prod(out.shape[:3])
-                multiply(matrix, patches.reshape(pixels, cells), out.reshape(pixels, channels))
-                return
-            grouped = patches.reshape(*patches.shape[:-1], groups, depth)
-            filters = filter.reshape(groups, channels // groups, height, width, depth)
-            products: Array = np.einsum("nyxhwgi,gohwi->nyxgo", grouped, filters, optimize=True)
-            out[...] = products.reshape(out.shape)
+            pixels = math.prod(out.shape[:3])
+            multiply(matrix, copy().reshape(pixels, cells), out.reshape(pixels, channels))
 
         return write
 
     return bind
+
+
+def _by_groups(copy: Callable[[], Array], filter: Array, groups: int) -> Place:
+    """Return the sums of patches with a filter [O, KH, KW, I]: a product of matrices for each group."""
+    channels, height, width, depth = filter.shape
+    of_group, cells = channels // groups, height * width
+    matrices = filter.reshape(groups, of_group, cells * depth).transpose(0, 2, 1)
+
+    def write(out: Array) -> None:
+        patches, pixels = copy(), math.prod(out.shape[:3])
+        apart = scratch("groups", (groups, pixels, cells, depth), patches.dtype)
+        kind = together(patches.dtype, depth)
+        seen = patches.reshape(pixels, cells, groups, depth).view(kind)
+        apart.view(kind)[...] = seen.transpose(2, 0, 1, 3)
+        products = np.matmul(apart.reshape(groups, pixels, cells * depth), matrices)
+        out.reshape(pixels, groups, of_group)[...] = products.transpose(1, 0, 2)
+
+    return write
 
 
 def _by_rows(filter: Array, matrix: Array) -> Binding:
