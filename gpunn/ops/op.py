@@ -72,8 +72,8 @@ class Facets:
 
     * infer: the types of the results, from those of the operands; raises ModelError.
     * kernel: the GPU form, or several candidates; may raise Unsupported.
-    * expand: writes a call in other ops, instead of a kernel: from the call, an Expansion and the operands to
-      the results. May raise Unsupported; the op then runs on the host, by its reference.
+    * expand: writes a call in other ops: from the call, an Expansion and the operands to the results. May
+      raise Unsupported; the op then runs by its kernel if it has one, and else on the host, by its reference.
     * name: the op's name, where it is not the reference's.
     * fusible: takes the extra attribute `activation`, the name of an activation applied to the result, which
       shares no memory with an operand.

@@ -26,9 +26,11 @@ def test_names_are_unique() -> None:
 
 @every_op
 def test_every_op_has_one_way_to_run(op: Op) -> None:
-    """An op that is written in other ops may give a reason why it stays on the host if they refuse."""
-    host = op.expand is not None or bool(op.host_reason)
-    assert [op.kernel is not None, op.alias, host].count(True) == 1
+    """An op that is written in other ops may have a kernel for what these refuse, or a reason why the host
+    does that.
+    """
+    own = [op.kernel is not None, op.alias, bool(op.host_reason)].count(True)
+    assert own == 1 or (own == 0 and op.expand is not None)
 
 
 # A custom operator is defined by the runtime that the docstring names.
