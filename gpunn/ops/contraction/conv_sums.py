@@ -113,7 +113,8 @@ def _by_groups(copy: Callable[[], Array], filter: Array, groups: int) -> Place:
         kind = together(patches.dtype, depth)
         seen = patches.reshape(pixels, cells, groups, depth).view(kind)
         apart.view(kind)[...] = seen.transpose(2, 0, 1, 3)
-        products = np.matmul(apart.reshape(groups, pixels, cells * depth), matrices)
+        products = scratch("products", (groups, pixels, of_group), out.dtype)
+        np.matmul(apart.reshape(groups, pixels, cells * depth), matrices, out=products)
         out.reshape(pixels, groups, of_group)[...] = products.transpose(1, 0, 2)
 
     return write
