@@ -1,14 +1,14 @@
 //!use real_tile
 // Steps of four elements of the depth in a register tile (lib/register_tile.wgsl): a step multiplies a vec4 of each row
-// by a 4 x 4 matrix of w for each column. Expects w [4 K, 4 N4].
+// by a 4 x 4 matrix of w for each column. Expects w [4 K, 4 W4], and p.W4.
 
 const STEP: u32 = 4u;
 
 alias Factor = vec4<T>;
 
 fn matrix_at(q: u32) -> mat4x4<T> {
-  let q1 = q + p.N4;
-  let q2 = q1 + p.N4;
-  let q3 = q2 + p.N4;
+  let q1 = q + p.W4;
+  let q2 = q1 + p.W4;
+  let q3 = q2 + p.W4;
   return mat4x4<T>(load4_w(q), load4_w(q1), load4_w(q2), load4_w(q3));
 }

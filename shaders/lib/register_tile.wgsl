@@ -10,7 +10,8 @@
 //   (first: see Depth); multiply_add(row, weights, factor), a row with one more product;
 //   add_products(sums, m, n, split), which calls add_depth() for rows from m on;
 //   COLUMNS, Columns and their functions, of lib/one_column.wgsl or lib/two_columns.wgsl; put_channels() of
-//   lib/rows.wgsl or lib/rows_of_fours.wgsl; p.M (rows), p.N4 (vec4 columns of w and the bias, an even number);
+//   lib/rows.wgsl or lib/rows_of_fours.wgsl; p.M (rows), p.N4 (vec4 columns of w and the bias, a multiple of COLUMNS);
+//   p.W4, how far apart the rows of w lie, in vec4s;
 //   of gpunn/ops/kernels/register_tile.py, what is written out for each row, so that all its indices are constants and
 //   compilers keep it in registers: sums_of(row), the same for all rows; add_step(sums, weights, places, first, c),
 //   multiply_add() for all rows; results_of(sums), columns() of all rows; move_up(results), which moves them up by two.
@@ -37,10 +38,10 @@ fn main(at: Invocation) {
 
 // Adds the products of one split of the depth. places: where the rows begin; q: where the weights begin.
 fn add_depth(sums: ptr<function, Sums>, places: Places, depth: Depth, q: u32, split: u32) {
-  var next = q + split * STEP * p.N4;
+  var next = q + split * STEP * p.W4;
   for (var c = split; c < depth.steps; c += SPLITS) {
     let w = weights_at(next);
-    next += SPLITS * STEP * p.N4;
+    next += SPLITS * STEP * p.W4;
     add_step(sums, w, places, depth.first, c);
   }
 }

@@ -225,8 +225,8 @@ def a_slow_function(model: Model, x: Operand) -> list[str]:
     return ["max_pool2d", "logistic", "conv2d"]
 
 
-def with_a_few_rows(model: Model, x: Operand) -> list[str]:
-    y = add(model, "max_pool2d", x, size=(4, 1), stride=(4, 1), padding="valid")
+def with_a_single_row(model: Model, x: Operand) -> list[str]:
+    y = add(model, "max_pool2d", x, size=(4, 4), stride=(4, 4), padding="valid")
     model.output(pointwise(model, add(model, "relu", y), 40), y)
     return ["max_pool2d", "relu", "conv2d"]
 
@@ -243,7 +243,7 @@ def with_a_few_rows(model: Model, x: Operand) -> list[str]:
         windows,
         wide,
         a_slow_function,
-        with_a_few_rows,
+        with_a_single_row,
     ],
 )
 def test_what_is_not_prepended(build: Build, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,9 +32,9 @@ from gpunn.ops.contraction.computed_filter import block_packed
 from gpunn.ops.contraction.filter_packing import STEP, block_extents
 from gpunn.ops.contraction.half_products import matrix_errors
 from gpunn.ops.contraction.integer_product import MakeProduct, integer_product, quantized_product
-from gpunn.ops.contraction.matmul import products
 from gpunn.ops.contraction.product_kernel import of_integers
 from gpunn.ops.contraction.product_rescaling import AS_SUMMED, Rescaling, Rounding, rescaling
+from gpunn.ops.contraction.register_product import products
 from gpunn.ops.contraction.wide_sums import most_iterations
 from gpunn.ops.contraction.workgroup_product import (
     Product,

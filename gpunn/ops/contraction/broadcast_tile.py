@@ -24,6 +24,7 @@ from gpunn.kernel import (
 from gpunn.ops.call import Call
 from gpunn.ops.contraction.filter_packing import BLOCK, STEP, block_extents, block_reads
 from gpunn.ops.elementwise.clipping import clipping, with_activation
+from gpunn.ops.kernels.register_tile import SMALL_TILE
 from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, row_library
 from gpunn.ops.kernels.window import Window, window_params
 from gpunn.rows import Pitch, RowLoads
@@ -33,6 +34,7 @@ Reads = tuple[Read, Read]  # of the filter and the bias
 SHARED_ROWS = 16  # rows or pixels of one tile of a subgroup, the most of any
 _FOUR = 4  # the smallest subgroups that share rows
 _ROWS_OF_FOUR = 8  # of one of their tiles
+_LEAST_ROWS = SMALL_TILE.rows + 1  # of one product: fewer are quicker in one small register tile
 _DEPTH = 4  # elements of the depth in a step of a tile
 
 
@@ -71,13 +73,13 @@ def with_shared_rows(
     tiles over full register tiles.
     """
     rows, channels = math.prod(call.y.shape[:-1]) // max(matrices, 1), call.y.shape[-1]
-    deep = depth > _DEEPEST
-    first = not deep and rows >= ROWS and pays_off(rows, channels, call.device, matrices, gain)
+    enough = depth <= _DEEPEST and rows >= (ROWS if matrices else _LEAST_ROWS)
+    first = enough and pays_off(rows, channels, call.device, matrices, gain)
     reason = f"{_tile(call.device).rows} rows that a subgroup shares"
     if first:
         yield Candidate(kernels(), reason, frozenset({SUBGROUPS}))
     yield from others
-    if not first and not deep and subgroup(call.device) and rows >= ROWS:
+    if not first and enough and subgroup(call.device):
         yield Candidate(kernels(), reason, frozenset({SUBGROUPS}))
 
 

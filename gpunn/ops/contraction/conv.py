@@ -35,10 +35,10 @@ from gpunn.ops.contraction.depthwise_loop import whole_depthwise
 from gpunn.ops.contraction.filter_packing import STEP, channel_reads
 from gpunn.ops.contraction.half_products import filter_errors
 from gpunn.ops.contraction.integer_product import MakeProduct, check_types, integer_product, quantized_product
-from gpunn.ops.contraction.matmul import products
 from gpunn.ops.contraction.prepared import bound, constants_only, matrix_of, prepared
 from gpunn.ops.contraction.product_kernel import one_by_one, product_kernels
 from gpunn.ops.contraction.product_rescaling import Rounding, eights
+from gpunn.ops.contraction.register_product import products
 from gpunn.ops.contraction.unfolded import with_unfolded
 from gpunn.ops.contraction.winograd import sums_of_sizes, with_winograd
 from gpunn.ops.contraction.word_products import Form

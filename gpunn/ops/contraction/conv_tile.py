@@ -52,6 +52,7 @@ def tile_kernel(
             "M": rows,
             "N": channels,
             "N4": packed // 4,
+            "W4": packed // 4,
             **grid.params,
             **pixels.params("x"),
             "C": steps,

@@ -1,10 +1,9 @@
-"""Fully connected layers, and the choice of matrix product kernels that convolutions share."""
+"""Fully connected layers."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -30,13 +29,13 @@ from gpunn.ops.compiled import current
 from gpunn.ops.contraction import gradients
 from gpunn.ops.contraction.blocks import PointSums, Sums, Terms
 from gpunn.ops.contraction.broadcast_tile import shared_product, with_shared_rows
-from gpunn.ops.contraction.filter_packing import channel_reads, pack_deep_filter
 from gpunn.ops.contraction.half_products import dense_errors
 from gpunn.ops.contraction.integer_product import MakeProduct, check_types, integer_product, quantized_product
 from gpunn.ops.contraction.pieces import filter_matrix
 from gpunn.ops.contraction.prepared import clamp_ends, constants_only, finisher, matrix_of, prepared
 from gpunn.ops.contraction.product_kernel import product_kernels
 from gpunn.ops.contraction.product_rescaling import Rounding
+from gpunn.ops.contraction.register_product import products
 from gpunn.ops.contraction.word_products import Form
 from gpunn.ops.contraction.workgroup_product import (
     Product,
@@ -47,114 +46,13 @@ from gpunn.ops.contraction.workgroup_product import (
 )
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.filter import Filter
-from gpunn.ops.kernels.register_tile import TILE, RegisterTile, other_tiles
 from gpunn.ops.kernels.tiling import (
-    COLUMNS,
-    ROWS,
     WORKGROUP,
-    ProductGrid,
-    row_library,
-    row_tiles,
-    tiles,
 )
 from gpunn.ops.kernels.window import resolve
 from gpunn.ops.op import Op, op
 from gpunn.ops.parts import by_batch
-from gpunn.rows import RowLoads
 from gpunn.types import Array, DType, Shape, TensorType
-
-
-def product(
-    call: Call, rows: int, depth: int, channels: int, reads: tuple[Read, Read] | None = None
-) -> Kernel:
-    """Compute y[rows, channels] = apply(x[rows, depth] . w + bias).
-
-    reads: the packed filter, and the bias, if these are not constants; then 4 divides the depth.
-    """
-    if rows >= ROWS:
-        return _in_tiles(call, (rows, depth, channels), TILE, reads)
-    grid = row_tiles(rows, _padded(channels), ceil_div(depth, 4), call.device)
-    kernel = _product(call, (rows, depth, channels), grid, 4, reads)
-    return replace(
-        kernel,
-        any_width=grid.splits == 1,
-        reason=f"{kernel.reason}: few rows: one row x 4 channels{grid.reason}",
-    )
-
-
-def products(
-    call: Call,
-    sizes: tuple[int, int, int],
-    reason: str,
-    reads: tuple[Read, Read] | None = None,
-    packs: Sequence[Kernel] = (),
-) -> Iterator[Candidate]:
-    """Yield product() and ways in other register tiles, behind kernels that pack what is computed.
-
-    sizes: rows, depth and channels.
-    """
-    rows, depth, channels = sizes
-    yield Candidate([*packs, product(call, rows, depth, channels, reads)], reason)
-    for tile in other_tiles(rows, channels, depth, call.device):
-        before = ", of a filter that is packed before" if packs else ""
-        yield Candidate([*packs, _in_tiles(call, sizes, tile, reads)], f"{tile.reason}{before}")
-
-
-def _in_tiles(
-    call: Call, sizes: tuple[int, int, int], tile: RegisterTile, reads: tuple[Read, Read] | None
-) -> Kernel:
-    rows, depth, channels = sizes
-    grid = tiles(rows, channels, ceil_div(depth, tile.step), call.device, tile)
-    kernel = _product(call, sizes, grid, tile.step, reads)
-    x, *others = kernel.reads
-    if tile.step == 4 and depth % 4 == 0:
-        x = replace(x, by_rows=RowLoads(depth, tile.across(channels)))
-    return replace(
-        kernel,
-        body="matmul_tile",
-        reads=(x, *others),
-        constants={**kernel.constants, **tile.constants},
-        libraries=(*kernel.libraries, *tile.libraries),
-        generated=tile.of_rows,
-        reason=f"{kernel.reason}: {tile.reason}{grid.reason}",
-    )
-
-
-def _product(
-    call: Call, sizes: tuple[int, int, int], grid: ProductGrid, step: int, reads: tuple[Read, Read] | None
-) -> Kernel:
-    """Make the kernel of one row x 4 channels in an invocation, in steps of so many elements of the depth."""
-    rows, depth, channels = sizes
-    steps, pitch = ceil_div(depth, step), step_pitch(depth, step)
-    return Kernel(
-        body="matmul_row",
-        threads=grid.threads,
-        workgroup=WORKGROUP,
-        reads=(
-            Read("x", 0, pitch.unit, pitch=pitch),
-            *(reads or channel_reads(call, pack_deep_filter)),
-        ),
-        writes=(Write(width=vec_width(channels)),),
-        params={
-            **pitch.params("x"),
-            "M": rows,
-            "K": depth,
-            "K4": steps,
-            "N": channels,
-            "N4": _padded(channels) // 4,
-            **grid.params,
-        },
-        constants={"SPLITS": grid.splits},
-        libraries=(*row_library(rows, channels), step_library(depth, step)),
-        functions=activation_function(call),
-        loop_iterations=ceil_div(steps, grid.splits),
-        reason=f"{rows} rows x depth {depth} x {channels} channels",
-    )
-
-
-def _padded(channels: int) -> int:
-    """Return the channels of a packed filter."""
-    return ceil_div(channels, COLUMNS) * COLUMNS
 
 
 def _infer_fully_connected(call: Call) -> TensorType:

@@ -102,6 +102,7 @@ def by_words(call: Call, form: Form, how: Rescaling) -> Kernel:
             "M": rows,
             "N": channels,
             "N4": packed // 4,
+            "W4": packed // 4,
             "C": form.depth * form.groups,
             "GC": form.depth,
             "GN": channels // form.groups,

@@ -9,7 +9,7 @@ import pytest
 
 from gpunn.errors import ModelError
 from tests.ops.contraction.test_conv import tolerance
-from tests.ops.harness import check, check_litert, limit_device, model_of, random
+from tests.ops.harness import check, check_litert, limit_device, model_of, random, take_candidate
 
 
 @pytest.mark.parametrize("constants", [(1, 2), ()])
@@ -39,6 +39,27 @@ def test_fully_connected(
         atol=atol,
     )
     check("fully_connected", [x, weights], {}, backend=backend, constants=constants[:1], atol=atol)
+
+
+@pytest.mark.parametrize("software", [True, False])
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize(("depth", "channels"), [(8, 5), (3, 32), (38, 70), (200, 33)])
+@pytest.mark.parametrize("rows", range(1, 8))
+def test_few_rows(
+    rows: int,
+    depth: int,
+    channels: int,
+    place: int,
+    software: bool,
+    gpu: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Filters of few rows are packed by blocks, or in one: both for one row at a time, and small tiles."""
+    limit_device(monkeypatch, software=software, parallel_invocations=1024)
+    take_candidate(monkeypatch, place)
+    inputs = [random(1, rows, depth), random(2, channels, depth), random(3, channels)][: 2 + rows % 2]
+    attrs = {"activation": "relu6"} if depth % 2 else {}
+    check("fully_connected", inputs, attrs, backend=gpu, constants=(1, 2), atol=tolerance(*inputs[:2]))
 
 
 @pytest.mark.parametrize("rows", [3, 11])

@@ -206,7 +206,7 @@ PLAIN, PARTS = "matmul_any", "add_parts"
         (8192, 31, GPU, True, [TILE, SMALL_TILE, "f16", WORKGROUP, SLICED, PLAIN]),
         (16384, 64, GPU, False, [WORKGROUP, TILE, *LARGE_TILES, LARGE, PLAIN]),
         (32, 128, GPU, False, [TILE, SMALL_TILE, WORKGROUP, SLICED, PARTS, PLAIN]),
-        (7, 8192, GPU, True, ["matmul_row", SMALL_TILE, PLAIN]),
+        (7, 8192, GPU, True, ["matmul_row", "matmul_row", SMALL_TILE, PLAIN]),
         (4096, 128, replace(GPU, software=True), True, [TILE, PLAIN]),
         (4096, 128, replace(GPU, limits=BASELINE.limits), False, [WORKGROUP, TILE, SMALL_TILE, PLAIN]),
         (32, 128, replace(GPU, limits=BASELINE.limits), False, [TILE, SMALL_TILE, WORKGROUP, PARTS, PLAIN]),

@@ -22,9 +22,9 @@ MANY = replace(BASELINE, parallel_invocations=1 << 15)
 
 @pytest.fixture
 def gpu(gpu: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Let the adapter of the GPU backend pass for one with many cores."""
+    """Let the adapter of the GPU backend pass for a GPU with many cores."""
     device = open_device(None, False)
-    many = replace(device.properties, parallel_invocations=MANY.parallel_invocations)
+    many = replace(device.properties, parallel_invocations=MANY.parallel_invocations, software=MANY.software)
     monkeypatch.setattr(device, "properties", many)
     return gpu
 
