@@ -74,6 +74,8 @@ class Facets:
     * kernel: the GPU form, or several candidates; may raise Unsupported.
     * expand: writes a call in other ops: from the call, an Expansion and the operands to the results. May
       raise Unsupported; the op then runs by its kernel if it has one, and else on the host, by its reference.
+    * rewrite: as `expand`, but behind the fusions, which see the op itself: other ops that compute a call
+      sooner than its kernel, or its reference. It raises Unsupported where they do not.
     * name: the op's name, where it is not the reference's.
     * fusible: takes the extra attribute `activation`, the name of an activation applied to the result, which
       shares no memory with an operand.
@@ -110,6 +112,7 @@ class Facets:
     kernel: KernelFunction | None = None
     _: KW_ONLY
     expand: Expand | None = None
+    rewrite: Expand | None = None
     name: str = ""
     fusible: bool = False
     alias: bool = False

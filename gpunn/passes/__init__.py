@@ -10,7 +10,7 @@ from gpunn.graph.graph import Graph
 from gpunn.passes.clamp import fuse_clamps
 from gpunn.passes.combine import combine
 from gpunn.passes.dilate import fuse_dilation
-from gpunn.passes.expand import expand
+from gpunn.passes.expand import expand, rewrite
 from gpunn.passes.fold import fold_constants
 from gpunn.passes.fuse import fuse_activation, fuse_pad
 from gpunn.passes.layout import arrange
@@ -59,6 +59,8 @@ PIPELINE: tuple[Pass, ...] = (
     # share its bounds.
     fold_constants,
     *map(everywhere, _AFTERWARDS),
+    # After the fusions: these see what an operation is, and not what computes it soonest.
+    everywhere(rewrite),
     # Last: what can be folded or left out in a body need not be counted or handed on.
     everywhere(settle_loops),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gpunn.graph.graph import Graph
@@ -19,23 +19,28 @@ def expand(model: Graph) -> Graph:
     What is added may be written in other ops itself. An operation stays that refuses with Unsupported, or
     whose results shall have another quantisation than what is added gives them.
     """
-    if all(o.definition.expand is None for o in model.operations):
+    return _replaced(model, lambda operation: operation.definition.expand)
+
+
+def rewrite(model: Graph) -> Graph:
+    """Put the ops that compute an operation sooner than its own op, if there are any, in its place."""
+    return _replaced(model, lambda operation: operation.definition.rewrite or operation.definition.expand)
+
+
+def _replaced(model: Graph, how: Callable[[Operation], Expand | None]) -> Graph:
+    if not any(map(how, model.operations)):
         return model
-    return model.with_operations(e for o in model.operations for e in _expanded(o))
+    return model.with_operations(e for o in model.operations for e in _expanded(o, how))
 
 
-def _expanded(operation: Operation) -> Sequence[Operation]:
+def _expanded(operation: Operation, how: Callable[[Operation], Expand | None]) -> Sequence[Operation]:
     """Return an operation, or the operations in which it is written, which are not themselves."""
-    found = written(operation)
-    return found if found == [operation] else [e for o in found for e in _expanded(o)]
+    found = written(operation, how(operation))
+    return found if found == [operation] else [e for o in found for e in _expanded(o, how)]
 
 
-def written(operation: Operation, formula: Expand | None = None) -> list[Operation]:
-    """Return the operations that an op adds in the place of an operation; itself if there are none.
-
-    formula: what to use instead of the op's `expand`.
-    """
-    write = formula or operation.definition.expand
+def written(operation: Operation, write: Expand | None) -> list[Operation]:
+    """Return the operations that an op adds in the place of an operation; itself if there are none."""
     if write is None:
         return [operation]
     inputs = [o for o in operation.inputs if o is not None]

@@ -126,7 +126,7 @@ def _parts(operation: Operation) -> Iterator[Operation]:
     if operation.definition.fusible and operation.activation is not None and not operation.integer:
         yield from _without_activation(operation, operation.activation)
     elif operation.definition.gradient is None and not operation.integer:
-        yield from written(operation, operation.definition.formula)
+        yield from written(operation, operation.definition.formula or operation.definition.expand)
     else:
         yield operation
 

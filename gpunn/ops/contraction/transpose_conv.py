@@ -25,11 +25,13 @@ from gpunn.ops.check import FLOATS, expect_dtype, expect_ints
 from gpunn.ops.contraction import gradients
 from gpunn.ops.contraction.computed_filter import spread_reads
 from gpunn.ops.contraction.integer_product import MakeProduct, check_types, integer_product, quantized_product
+from gpunn.ops.contraction.phases import by_phases
 from gpunn.ops.contraction.prepared import constants_only
 from gpunn.ops.contraction.product_kernel import centre_filter, of_integers
 from gpunn.ops.contraction.product_rescaling import Rounding, eights, rescaling
 from gpunn.ops.contraction.wide_sums import most_iterations
 from gpunn.ops.elementwise.unary import activation_function
+from gpunn.ops.expansion import Expansion, Tensor
 from gpunn.ops.filter import Filter, by_groups
 from gpunn.ops.kernels.chain import Box, boxes, real_sums
 from gpunn.ops.kernels.window import Padding, Pair, Window, check_window, resolve, window_params
@@ -72,6 +74,12 @@ def _infer(call: Call) -> TensorType:
     if window.out != x.shape[1:3]:
         call.fail(f"an output of {tuple(call['size'])} comes of an input of {window.out}, got {x.shape[1:3]}")
     return x.with_shape((x.shape[0], *call["size"], channels))
+
+
+def _rewrite(call: Call, to: Expansion, x: Tensor, filter: Tensor, bias: Tensor | None = None) -> Tensor:
+    if call.x.quantization is not None or call.input(1).quantization is not None:
+        raise Unsupported("convolutions round integers otherwise")
+    return by_phases(call, to, _window(call), (x, filter, bias))
 
 
 def _kernels(call: Call) -> list[Kernel]:
@@ -141,6 +149,7 @@ def _integer_kernels(call: Call) -> list[Kernel]:
 @op(
     _infer,
     _kernels,
+    rewrite=_rewrite,
     flops=lambda call: 2 * call.x.size * math.prod(call.input(1).shape[:3]),
     unbounded=True,
     filter=Filter(output_axis=0, along_input=by_groups),

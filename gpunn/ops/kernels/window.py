@@ -87,10 +87,15 @@ def check_window(call: Call, spatial: Pair, size: Pair) -> Window:
             f"a window of {size} with dilation {dilation} does not fit an input of {spatial}, {padding=}"
         )
     margins = zip(spatial, window.before, window.after, strict=True)
-    times, least = MAX_PADDED
-    if math.prod(n + before + after for n, before, after in margins) > max(times * math.prod(spatial), least):
+    if math.prod(n + before + after for n, before, after in margins) > most_padded(spatial):
         call.fail(f"a window of {size} with dilation {dilation} is too wide for an input of {spatial}")
     return window
+
+
+def most_padded(spatial: Pair) -> int:
+    """Return how many pixels an input may have with its padding."""
+    times, least = MAX_PADDED
+    return max(times * math.prod(spatial), least)
 
 
 def pad_input(x: Array, window: Window, value: float = 0.0) -> Array:

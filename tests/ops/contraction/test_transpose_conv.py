@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from gpunn.errors import ModelError
+from gpunn.model import Model
 from gpunn.ops import OPS
-from gpunn.types import Array
+from gpunn.passes import optimise
+from gpunn.types import Array, float32
 from tests.ops.contraction.quantized_product import DTYPES, Case
 from tests.ops.contraction.test_conv import tolerance
 from tests.ops.harness import check, model_of, random
@@ -23,6 +25,8 @@ SHAPES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((1, 3, 3, 2), (5, 2, 2, 2), {"size": (8, 8), "stride": (3, 3)}),
     ((1, 3, 3, 2), (5, 1, 1, 2), {"size": (7, 7), "stride": (3, 3)}),
     ((1, 4, 3, 2), (4, 3, 3, 2), {"size": (6, 4), "stride": (2, 2), "padding": ((2, 1), (1, 2))}),
+    ((1, 4, 6, 3), (5, 5, 7, 3), {"size": (9, 13), "stride": (3, 3), "padding": ((3, 2), (6, 3))}),
+    ((2, 5, 1, 4), (3, 3, 3, 4), {"size": (5, 1), "padding": "same", "activation": "relu"}),
     ((0, 4, 5, 3), (8, 3, 3, 3), {"size": (8, 10), "stride": (2, 2), "padding": "same"}),
 ]
 
@@ -70,8 +74,21 @@ def test_integers(
 def test_a_computed_filter_is_packed_on_the_device(
     shape: tuple[int, ...], filter: tuple[int, ...], attrs: dict[str, Any], backend: str
 ) -> None:
-    x, weights = random(1, *shape), random(2, *filter)
-    check("transpose_conv2d", [x, weights], attrs, backend=backend, atol=tolerance(x, weights))
+    inputs = [random(1, *shape), random(2, *filter), random(3, filter[0])]
+    for given in (inputs[:2], inputs):
+        check("transpose_conv2d", given, attrs, backend=backend, atol=tolerance(*inputs[:2]))
+
+
+def test_what_is_around_it_is_fused_before_it_becomes_a_convolution() -> None:
+    model = Model()
+    attrs = {"size": (8, 10), "stride": (2, 2), "padding": "same"}
+    filter, scale = model.constant("w", random(2, 6, 3, 3, 4)), model.constant("s", random(3, 6))
+    (y,) = model.add("transpose_conv2d", [model.input("x", float32(2, 4, 5, 4)), filter], attrs)
+    (y,) = model.add("mul", [y, scale])
+    model.output(*model.add("relu", [y]))
+    optimised = optimise(model)
+    assert [o.op for o in optimised.operations] == ["conv2d", "depth_to_space"]
+    assert optimised.operations[0].activation == "relu"
 
 
 @pytest.mark.parametrize(
