@@ -28,9 +28,8 @@ def rewrite(model: Graph) -> Graph:
 
 
 def _replaced(model: Graph, how: Callable[[Operation], Expand | None]) -> Graph:
-    if not any(map(how, model.operations)):
-        return model
-    return model.with_operations(e for o in model.operations for e in _expanded(o, how))
+    operations = [e for o in model.operations for e in _expanded(o, how)]
+    return model if operations == model.operations else model.with_operations(operations)
 
 
 def _expanded(operation: Operation, how: Callable[[Operation], Expand | None]) -> Sequence[Operation]:

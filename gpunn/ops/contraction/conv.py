@@ -32,7 +32,7 @@ from gpunn.ops.contraction.conv_sums import (
 )
 from gpunn.ops.contraction.conv_tile import tile_kernel
 from gpunn.ops.contraction.depthwise_loop import whole_depthwise
-from gpunn.ops.contraction.filter_packing import STEP, channel_reads
+from gpunn.ops.contraction.filter_packing import STEP, channel_reads, group_reads
 from gpunn.ops.contraction.half_products import filter_errors
 from gpunn.ops.contraction.integer_product import MakeProduct, check_types, integer_product, quantized_product
 from gpunn.ops.contraction.prepared import bound, constants_only, matrix_of, prepared
@@ -47,6 +47,7 @@ from gpunn.ops.contraction.workgroup_product import (
     window_product,
     with_workgroup_tiles,
 )
+from gpunn.ops.expansion import Expansion, Tensor
 from gpunn.ops.filter import Filter, by_groups
 from gpunn.ops.kernels.chain import real_sums
 from gpunn.ops.kernels.register_tile import GROUP_TILE, TILE, other_tiles
@@ -54,6 +55,8 @@ from gpunn.ops.kernels.tiling import ROWS
 from gpunn.ops.kernels.window import Padding, Pair, Window, by_rows, check_window, resolve, window_params
 from gpunn.ops.op import Op, op
 from gpunn.types import Array, DType, Shape, TensorType
+
+_TO_CHANNELS = 3, 1, 2, 0  # from conv2d's filter of one input channel to depthwise_conv2d's
 
 
 def _window(call: Call) -> Window:
@@ -105,12 +108,24 @@ def _conv2d_kernels(call: Call) -> Iterator[Candidate]:
     yield Candidate(kernels, reason, fallback=True)
 
 
+def _as_depthwise(call: Call, to: Expansion, x: Tensor, filter: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Write a convolution of reals with a group for each input channel as a depthwise one."""
+    if call.x.shape[3] == 1 or filter.type.shape[3] > 1:
+        raise Unsupported("several channels in a group")
+    if call.x.quantization is not None or filter.type.quantization is not None:
+        raise Unsupported("depthwise convolutions round integers otherwise")
+    if filter.value is None:
+        by_channel = to.add("transpose", filter, perm=_TO_CHANNELS)
+    else:
+        by_channel = to.constant(np.ascontiguousarray(filter.value.transpose(_TO_CHANNELS)))
+    return to.add("depthwise_conv2d", x, by_channel, bias, **call.attrs)
+
+
 def _of_groups(call: Call, form: Form) -> Iterator[Candidate]:
-    """Yield the way in register tiles for groups of 4, 8, ... output channels and a constant filter."""
-    of_group = call.y.shape[3] // form.groups
-    if constants_only(call) and of_group % GROUP_TILE.channels == 0 and call.y.size:
-        params, given = window_params(form.window, *form.spatial), channel_reads(call)
-        tile = GROUP_TILE if of_group % TILE.channels else TILE
+    """Yield the way in register tiles for a constant filter."""
+    if constants_only(call) and call.y.size:
+        params, given = window_params(form.window, *form.spatial), group_reads(call, form.groups)
+        tile = TILE if -(call.y.shape[3] // form.groups) % TILE.channels < 4 else GROUP_TILE
         kernel = tile_kernel(call, form.window.size, params, given, "window", {}, tile, form.groups)
         yield Candidate([kernel], "tiles of pixels and channels of a group")
 
@@ -188,6 +203,7 @@ def _integer_conv2d_kernels(call: Call) -> Iterator[Candidate]:
 @op(
     _infer_conv2d,
     _conv2d_kernels,
+    rewrite=_as_depthwise,
     flops=lambda call: 2 * call.y.size * math.prod(call.input(1).shape[1:]),
     unbounded=True,
     algebra=Algebra(border=Border.ZERO),

@@ -30,15 +30,17 @@ def tile_kernel(
     size: rows and columns of the window. `library` says where the window lies, by `params` and `constants`:
     shaders/lib/window.wgsl or volume.wgsl. `reads`: the packed filter, and the bias. tile: where four
     channels of a group of x lie together; else it loads one at a time. Its channels divide those of each of
-    `groups`.
+    `groups`, rounded up to a multiple of 4.
     """
     depth, channels = call.x.shape[-1] // groups, call.y.shape[-1]
-    rows, packed = math.prod(call.y.shape[:-1]), ceil_div(channels, COLUMNS) * COLUMNS
+    rows, of_group = math.prod(call.y.shape[:-1]), channels // groups
+    padded = ceil_div(of_group, 4) * 4
+    packed = padded * groups if groups > 1 else ceil_div(channels, COLUMNS) * COLUMNS
     if depth % 4:
         tile = replace(tile, step=1)
     steps = depth // tile.step
     pixels = Pitch(call.x.shape[-1], tile.step)
-    grid = tiles(rows, channels, steps, call.device, tile)
+    grid = tiles(rows, packed if groups > 1 else channels, steps, call.device, tile)
     return Kernel(
         body="conv_direct" if tile.step == 1 else "conv_tile",
         threads=grid.threads,
@@ -56,11 +58,12 @@ def tile_kernel(
             **grid.params,
             **pixels.params("x"),
             "C": steps,
-            "GN": channels // groups if groups > 1 else max(packed, 1),
+            "GN": padded if groups > 1 else max(packed, 1),
+            "OG": of_group,
             "absent": 0,
         },
         constants={"SPLITS": grid.splits, **tile.constants, **constants},
-        libraries=(library, "real_sums", *row_library(rows, channels), *tile.libraries),
+        libraries=(library, "real_sums", *_stores(rows, channels, groups), *tile.libraries),
         generated=tile.of_windows,
         functions=activation_function(call),
         loop_iterations=nested(*size, ceil_div(steps, grid.splits)).iterations,
@@ -69,3 +72,8 @@ def tile_kernel(
         + ("read one at a time" if tile.step == 1 else "read four at a time")
         + grid.reason,
     )
+
+
+def _stores(rows: int, channels: int, groups: int) -> tuple[str]:
+    """Return the lib/ file whose put_channels() stores the results."""
+    return row_library(rows, channels) if groups == 1 or channels // groups % 4 == 0 else ("rows_of_groups",)

@@ -22,6 +22,13 @@ def pack_filter(filter: Array) -> Array:
     return np.pad(matrix, [(0, 0), (0, -matrix.shape[1] % COLUMNS)])
 
 
+def pack_groups(filter: Array, groups: int) -> Array:
+    """Pack [O, ..., I] as [..., I, groups x channels of a group, padded to a multiple of 4]."""
+    of_group = filter.reshape(groups, filter.shape[0] // groups, -1)
+    padded = np.pad(of_group, [(0, 0), (0, -of_group.shape[1] % 4), (0, 0)])
+    return np.ascontiguousarray(padded.reshape(-1, of_group.shape[2]).T)
+
+
 def pack_deep_filter(filter: Array) -> Array:
     """Pack as pack_filter() does, with zeros behind the depth up to a multiple of 4."""
     packed = pack_filter(filter)
@@ -55,6 +62,16 @@ def block_reads(call: Call) -> tuple[Read, Read]:
 def block_extents(channels: int, depth: int) -> tuple[int, int]:
     """Return the output channels and the depth of a filter that is packed by blocks."""
     return ceil_div(channels, BLOCK) * BLOCK, ceil_div(depth, STEP) * STEP
+
+
+def group_reads(call: Call, groups: int) -> tuple[Read, Read]:
+    """Return the filter (input 1) and bias (input 2, may be absent) of a call, packed by pack_groups()."""
+    filter, pack = call.input(1), Pack(pack_groups, (groups,))
+    packed = groups * ceil_div(filter.shape[0] // groups, 4) * 4
+    nbytes = packed * math.prod(filter.shape[1:]) * filter.dtype.numpy.itemsize
+    return Read("w", 1, 4, pack, nbytes=nbytes), Read("bias", 2, 4, pack) if call.has(2) else Read(
+        "bias", None
+    )
 
 
 def channel_reads(call: Call, pack: Callable[[Array], Array] = pack_filter) -> tuple[Read, Read]:

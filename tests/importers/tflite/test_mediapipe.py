@@ -84,7 +84,7 @@ def test_transposed_convolutions_with_a_bias(
     with gpunn.load(file).compile(backend=backend) as compiled:
         # sums of up to 8 * 12 products of numbers up to 4
         np.testing.assert_allclose(compiled(x), expected, rtol=1e-5, atol=96 * 16 * 6e-8)
-        assert {p.backend for p in compiled.placement} == {backend}
+        assert {p.backend for p in compiled.placement} - {"alias"} == {backend}
 
 
 def test_a_transposed_convolution_by_hand(backend: str) -> None:

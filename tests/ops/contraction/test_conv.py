@@ -58,7 +58,12 @@ ATTRS: list[dict[str, Any]] = [
         ((1, 6, 5, 16), (16, 1, 1, 4), "conv_tile"),
         ((2, 8, 9, 6), (24, 2, 3, 2), "conv_direct"),
         ((1, 6, 5, 9), (24, 1, 2, 3), "conv_direct"),
-        ((1, 4, 4, 32), (128, 1, 1, 1), "conv_direct"),  # many small groups
+        ((1, 4, 4, 32), (128, 1, 1, 1), "depthwise_conv2d"),  # a group for each channel
+        ((2, 5, 4, 12), (24, 2, 2, 3), "conv_direct"),
+        ((1, 7, 6, 8), (6, 3, 3, 4), "conv_tile"),  # 3 of 4 channels of a tile
+        ((1, 5, 6, 6), (9, 3, 2, 2), "conv_direct"),
+        ((1, 6, 5, 16), (14, 3, 3, 8), "conv_tile"),  # 7 of 8
+        ((2, 3, 4, 8), (18, 2, 2, 4), "conv_tile"),  # 9 of 12
     ],
 )
 def test_conv2d(
