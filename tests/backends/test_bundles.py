@@ -85,6 +85,19 @@ def chain(model: Model, x: Operand, *ops: str) -> list[Operand]:
     return made
 
 
+def test_a_trace_compiles_what_only_the_bundle_has_run_so_far(
+    gpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = Model()
+    model.output(chain(model, model.input("x", float32(5)), "sin", "cos")[-1])
+    with compiled_alone(model) as compiled:
+        monkeypatch.setattr(open_device(None, False), "_pipelines", {})
+        x = random(0, 5)
+        traced = compiled.trace(x)
+        assert sum(span.kernel is not None for span in traced.spans) == 2 * STEPS
+        np.testing.assert_array_equal(traced.outputs[0], compiled(x))
+
+
 @pytest.mark.parametrize("size", [1, 7, 64, 130])
 def test_sizes(size: int, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = Model()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,7 +18,7 @@ from gpunn.backends.interrupt import holding
 from gpunn.backends.webgpu.device import Device
 from gpunn.backends.webgpu.held import Held, Shelter, read_back
 from gpunn.backends.webgpu.memory import WORD, as_words
-from gpunn.backends.webgpu.native import Copy, MappedRead, record, submit, submit_recorded, write
+from gpunn.backends.webgpu.native import Copy, Dispatch, MappedRead, record, submit, submit_recorded, write
 from gpunn.backends.webgpu.recorder import Recorder
 from gpunn.backends.webgpu.resources import Resources, device_bytes
 from gpunn.backends.webgpu.ring import Owner, Slot
@@ -126,6 +126,7 @@ class Executor:
 
         `held` receives what stays on the device for other programs.
         """
+        alone = () if recorder is None else self._one_by_one(stage)
         with holding(self.device.lock), self._errors:
             slot = self.ring.take(owner) if stage.readbacks else None
             start = time.perf_counter()
@@ -135,7 +136,6 @@ class Executor:
                 held.update((o, self._shelter.take(o.type)) for o in self.plan.held)
             if recorder is not None:
                 recorder.host("upload", start)
-                alone = self._resources.one_by_one(stage)
                 number = recorder.submit(stage, alone, self._all_copies(stage, slot, held), before)
             elif before or held:  # which differ from run to run
                 copies = self._all_copies(stage, slot, held)
@@ -151,6 +151,11 @@ class Executor:
             stats.upload_seconds += uploaded - start
             stats.encode_seconds += submitted - uploaded
             return slot
+
+    def _one_by_one(self, stage: Stage) -> Sequence[Dispatch]:
+        """Return a dispatch for each kernel; their pipelines may be new, and take the device's lock."""
+        with self._errors:
+            return self._resources.one_by_one(stage)
 
     def record_ahead(self, stage: Stage, slot: Slot) -> None:
         """Record a stage of the next runs that get a slot, while the device computes.

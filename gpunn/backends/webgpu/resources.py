@@ -71,7 +71,8 @@ class Resources:
         if len(stage.dispatches) == len(stage.dispatched):
             return stage.dispatches
         if id(stage) not in self._one_by_one:
-            made = self._dispatches(stage.dispatched)
+            with self._pipelines_awaited():
+                made = self._dispatches(stage.dispatched)
             self._one_by_one[id(stage)] = [made[id(kernel)] for _, kernel in stage.dispatched]
         return self._one_by_one[id(stage)]
 
