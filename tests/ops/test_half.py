@@ -182,6 +182,7 @@ CASES: list[Case] = [
 # and products of CASES; of several operations (test_separable.py, test_attention.py). A bundle has the bodies
 # of its dispatches.
 OTHER_BODIES = {
+    "add_cells",
     "attention",
     "bundle",
     "check_ranges",

@@ -21,6 +21,7 @@ from gpunn.ops.contraction.broadcast_tile import (
     shared_rows,
     with_shared_rows,
 )
+from gpunn.ops.contraction.cells import with_cells
 from gpunn.ops.contraction.computed_filter import block_packed, packed_reads
 from gpunn.ops.contraction.conv_sums import (
     pieces_by_channel,
@@ -102,7 +103,7 @@ def _conv2d_kernels(call: Call) -> Iterator[Candidate]:
         rows = with_unfolded(call, form.window, lambda sums, _: completed(call, sums), direct)
         tiles = matrix_product(form.depth) if whole else window_product(call, form.window)
         others = with_winograd(call, form.window, rows)
-        yield from with_workgroup_tiles(call, tiles, others)
+        yield from with_cells(call, form.window, with_workgroup_tiles(call, tiles, others))
         reason = "one output value an invocation"
     kernels = real_sums(call, one_by_one(call, form, reason), form.boxes(call))
     yield Candidate(kernels, reason, fallback=True)
