@@ -115,6 +115,13 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
     ),
     "gpunn/passes/fold.py": ("its first result needs no allowance", {"dequantize"}),
     "gpunn/passes/fuse.py": ("becomes an attribute", {"pad"}),
+    "gpunn/passes/layer_norm.py": (
+        "these stand for a layer normalisation",
+        {
+            *("add", "div", "layer_normalization", "mean", "mul", "reduce_sum", "rsqrt", "sqrt", "square"),
+            *("squared_difference", "sub"),
+        },
+    ),
     "gpunn/passes/loops.py": (
         "what may be known of a loop before it starts; terms of its condition",
         {"logical_and", "while_loop"},

@@ -15,6 +15,7 @@ _FAMILIES = (  # those that most models have first
     "reduction.pool",
     "reduction.reduce",
     "normalization.normalize",
+    "normalization.layer",
     "movement.basic",
     "elementwise.cast",
     "elementwise.quantize",

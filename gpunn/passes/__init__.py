@@ -13,6 +13,7 @@ from gpunn.passes.dilate import fuse_dilation
 from gpunn.passes.expand import expand, rewrite
 from gpunn.passes.fold import fold_constants
 from gpunn.passes.fuse import fuse_activation, fuse_pad
+from gpunn.passes.layer_norm import fuse_layer_norms
 from gpunn.passes.layout import arrange
 from gpunn.passes.loops import close_bodies, settle_loops
 from gpunn.passes.prune import bypass_identities, prune_unread
@@ -27,6 +28,8 @@ Pass = Callable[[Graph], Graph]
 NEIGHBOURS: tuple[Pass, ...] = (fuse_pad, fold_channels, fuse_activation)
 
 _AFTERWARDS: tuple[Pass, ...] = (
+    # Before all that changes single operations, so that it finds what a converter has written.
+    fuse_layer_norms,
     # Before the fusions: an operation that changes nothing keeps apart neighbours that fit together.
     bypass_identities,
     # Before the fusions: a reader that is itself unread makes its input look shared.

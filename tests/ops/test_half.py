@@ -163,6 +163,10 @@ CASES: list[Case] = [
     ("cumsum", [half(1, 3, 9)], {"axis": 1}, ()),
     ("cumsum", [half(1, 3, 9), indices(1)], {}, ()),
     *((op, [half(1, 3, 70)], {}, ()) for op in ("softmax", "log_softmax", "l2_normalization")),
+    *(
+        ("layer_normalization", [half(1, 3, 70)], {"epsilon": 1e-3, "centred": centred}, ())
+        for centred in (True, False)
+    ),
     (
         "local_response_normalization",
         [half(1, 3, 9)],

@@ -61,6 +61,7 @@ def test_an_alias_is_stored_like_its_operand() -> None:
         ("softmax", {}),
         ("log_softmax", {}),
         ("l2_normalization", {}),
+        ("layer_normalization", {"epsilon": 1e-3}),
         ("local_response_normalization", {"radius": 1, "bias": 1.0, "alpha": 1.0, "beta": 0.5}),
         ("mean", {"axes": (0,), "keep_dims": True}),
         ("reduce_sum", {"axes": (0,), "keep_dims": True}),

@@ -146,6 +146,10 @@ REDUCTION: list[Case] = [
     ("softmax", [distinct(1, 2, 3)], {"beta": 2.0}),
     *((op, [distinct(1, 2, 3, 4)], {"axis": 1}) for op in ("softmax", "log_softmax", "l2_normalization")),
     *(
+        ("layer_normalization", [distinct(1, 2, 3, 4)], {"axis": axis, "epsilon": 0.01, "centred": axis < 2})
+        for axis in (1, 2)
+    ),
+    *(
         (
             "local_response_normalization",
             [distinct(1, 2, 3, 5)],

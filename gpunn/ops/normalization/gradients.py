@@ -56,7 +56,22 @@ def _local_response(back: Backward) -> Symbol | None:
     return direct - back.x * _neighbours(back, back.g * back.y / base) * (2 * alpha * beta)
 
 
+def _layer(back: Backward) -> Symbol | None:
+    """Return (g - mean(g) - y mean(g y)) / spread; mean(g) only where a mean was taken out."""
+    if not back.call.x.size:
+        return None
+    share, epsilon = 1 / back.call.x.shape[back["axis"]], float(back["epsilon"])
+    away = back.x - _total(back, back.x) * share if back["centred"] else back.x
+    inverse = (_total(back, away * away) * share + epsilon).of("rsqrt")
+    found = back.g - back.y * (_total(back, back.g * back.y) * share)
+    if back["centred"]:
+        found = found - _total(back, back.g) * share
+    result: Symbol = found * inverse
+    return result
+
+
 SOFTMAX = by_operand(_softmax)
 LOG_SOFTMAX = by_operand(_log_softmax)
 L2 = by_operand(_l2)
+LAYER = by_operand(_layer)
 LOCAL_RESPONSE = by_operand(_local_response)

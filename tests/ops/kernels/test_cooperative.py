@@ -44,6 +44,7 @@ def test_who_shares(results: int, terms: int, software: int, few: int, hardware:
 ROWS: tuple[tuple[str, Mapping[str, Any], float], ...] = (
     ("softmax", {"axis": -1}, 1.0),
     ("l2_normalization", {"axis": -1}, 1.0),
+    ("layer_normalization", {"axis": -1, "epsilon": 1e-3}, 4.0),
     ("mean", {"axes": (-1,)}, 1.0),
     ("arg_max", {"axis": -1}, 0.0),
 )

@@ -88,8 +88,15 @@ def local_response_normalization(
     return found.movedim(1, axis)
 
 
+def layer_normalization(x: Any, *, axis: int = -1, epsilon: float, centred: bool = True) -> Any:
+    rows = x.movedim(axis, -1)
+    norm = torch.nn.functional.layer_norm if centred else torch.nn.functional.rms_norm
+    return norm(rows, rows.shape[-1:], eps=epsilon).movedim(-1, axis)
+
+
 REDUCTIONS: Mapping[str, Function] = {
     "cumsum": cumsum,
+    "layer_normalization": layer_normalization,
     "l2_normalization": lambda x, *, axis=-1: torch.nn.functional.normalize(x, dim=axis),
     "local_response_normalization": local_response_normalization,
     "log_softmax": lambda x, *, axis=-1: torch.log_softmax(x, axis),

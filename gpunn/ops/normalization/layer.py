@@ -1,0 +1,146 @@
+"""Layer normalisation: layer_normalization, with the mean taken out or, as RMSNorm, without."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from gpunn.kernel import Kernel, Kernels, Read, Unsupported, ceil_div, size_of
+from gpunn.ops.accuracy import EPS, Accuracy, Evaluation
+from gpunn.ops.algebra import Algebra
+from gpunn.ops.axes import ALONG_AXIS
+from gpunn.ops.call import Call
+from gpunn.ops.check import FLOATS, expect_bool, expect_dtype, expect_float, expect_int, expect_unquantised
+from gpunn.ops.kernels.cooperative import CooperativeGroup, cooperative_group, in_groups
+from gpunn.ops.memory import empty
+from gpunn.ops.normalization import gradients
+from gpunn.ops.op import Op, op
+from gpunn.types import Array, TensorType
+
+_BLOCK = 1 << 15  # elements of rows that stay in the cache from step to step
+
+
+def _infer(call: Call) -> TensorType:
+    expect_unquantised(call, 0, *FLOATS)
+    x = expect_dtype(call, 0, *FLOATS)
+    call.axis(expect_int(call, "axis", call["axis"]), x.rank)
+    expect_bool(call, "centred")
+    epsilon = expect_float(call, "epsilon")
+    if not 0 < epsilon < math.inf:
+        call.fail(f"epsilon must be a positive number, got {epsilon}")
+    return x
+
+
+def _length(call: Call) -> int:
+    return call.x.shape[call.axis(call["axis"], call.x.rank)]
+
+
+def _kernels(call: Call) -> Kernels:
+    axis, length = call.axis(call["axis"], call.x.rank), _length(call)
+    rows, most = call.x.size // max(length, 1), call.device.max_loop_iterations
+
+    def kernels(group: CooperativeGroup) -> Sequence[Kernel]:
+        kernel = Kernel(
+            body="layer_normalization",
+            threads=group.threads,
+            workgroup=group.workgroup,
+            any_width=group.size == 1,
+            reads=(Read("x", 0),),
+            params={
+                "rows": rows,
+                "length": length,
+                "inner": size_of(call.x.shape[axis + 1 :]),
+                "share": 1 / max(length, 1),
+                "epsilon": float(call["epsilon"]),
+            },
+            constants={**group.constants, "CENTRED": int(call["centred"])},
+            loop_iterations=3 * ceil_div(length, group.size),
+            reason=f"rows of {length}: {group.reason}",
+        )
+        if most is not None and kernel.loop_iterations > most:
+            raise Unsupported("rows are longer than the loops of the device")
+        return [kernel]
+
+    return in_groups(cooperative_group(rows, length, call.device, few=True), length, kernels)
+
+
+def _errors(evaluation: Evaluation) -> Array:
+    """Return how far results may be off: by the errors of the mean, of the variance, and of the quotient.
+
+    A mean of n terms is off by n + 1 eps of the mean of their sizes, and so is each difference from it, by
+    one eps more of its own. These and n + 2 eps of the variance itself are what the variance is off by; a
+    result is off by half of that, relative to variance + epsilon.
+    """
+    call, x = evaluation.call, evaluation.input(0)
+    axis, n = call["axis"], _length(call)
+    if not n:
+        return np.zeros(())
+
+    def mean(of: Array) -> Array:
+        return np.asarray(np.mean(of, axis=axis, keepdims=True))
+
+    centre = mean(x) if call["centred"] else 0.0
+    away, wide = np.abs(x - centre), mean(np.square(x - centre)) + call["epsilon"]
+    shift = (n + 1) * EPS * mean(np.abs(x)) + EPS * away if call["centred"] else np.zeros(())
+    spread = mean(2 * away * shift + np.square(shift)) + (n + 4) * EPS * wide
+    return np.asarray(shift / np.sqrt(wide) + np.abs(evaluation.results[0]) * (spread / wide / 2 + 6 * EPS))
+
+
+def _prepare(call: Call) -> Callable[[Array], Array] | None:
+    """Compute rows that lie together block by block."""
+    length = _length(call)
+    if call.axis(call["axis"], call.x.rank) != call.x.rank - 1 or not call.x.size:
+        return None
+    rows, dtype, share = call.x.size // length, call.x.dtype.numpy, 1 / length
+    step, epsilon, centred = max(_BLOCK // length, 1), dtype.type(call["epsilon"]), call["centred"]
+
+    def compute(x: Array) -> Array:
+        result = empty(x.shape, dtype)
+        given, made = x.reshape(rows, length), result.reshape(rows, length)
+        for first in range(0, rows, step):
+            some, part = given[first : first + step], made[first : first + step]
+            source = some
+            if centred:
+                mean = some.sum(axis=1, keepdims=True)
+                mean *= share
+                source = np.subtract(some, mean, out=part)
+            spread = np.einsum("ij,ij->i", source, source)
+            spread *= share
+            spread += epsilon
+            np.sqrt(spread, out=spread)
+            np.divide(source, spread[:, np.newaxis], out=part)
+        return result
+
+    return compute
+
+
+@op(
+    _infer,
+    _kernels,
+    precise=True,
+    algebra=Algebra(axes=ALONG_AXIS),
+    accuracy=Accuracy(formula=_errors),
+    prepare=_prepare,
+    gradient=gradients.LAYER,
+)
+def layer_normalization(x: Array, *, axis: int = -1, epsilon: float, centred: bool = True) -> Array:
+    """Compute (x - mean) / sqrt(variance + epsilon), with mean and variance along `axis`.
+
+    centred: False computes x / sqrt(mean of x^2 + epsilon), as RMSNorm does. Shapes: any of rank 1 or more;
+    the result has x's shape. dtype: float32, float16. A scale and a bias are operations of their own behind
+    it. Raises ModelError for other dtypes, an axis out of range, and unless 0 < epsilon. Accuracy: what n + 4
+    roundings of the sums make of the result, n the length of the axis. Ba, Kiros and Hinton 2016, Layer
+    Normalization, section 3; Zhang and Sennrich 2019, Root Mean Square Layer Normalization, section 4;
+    NeuralNetwork.proto of Core ML, LayerNormalizationLayerParams.
+    """
+    if not x.size:
+        return x
+    wide = x.astype(np.result_type(x, np.float32))
+    away = wide - np.mean(wide, axis=axis, keepdims=True) if centred else wide
+    spread = np.mean(np.square(away), axis=axis, keepdims=True) + wide.dtype.type(epsilon)
+    return np.asarray(away / np.sqrt(spread), x.dtype)
+
+
+OPS: tuple[Op, ...] = (layer_normalization,)

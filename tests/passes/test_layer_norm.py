@@ -1,0 +1,177 @@
+"""fuse_layer_norms: every form in which converters write it becomes one operation, and nothing else does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpunn.graph.operation import Operand
+from gpunn.model import Model
+from gpunn.passes import optimise
+from gpunn.passes.layer_norm import fuse_layer_norms
+from gpunn.types import float32
+from tests.passes.same import ops, same
+
+SHAPE = (2, 5, 8)
+Build = Callable[[Model, Operand], Operand]
+
+
+def add(model: Model, op: str, *inputs: Operand | float, **attrs: Any) -> Operand:
+    """Add an op; numbers are constants of one element."""
+    operands = [model.constant("c", np.float32(i)) if isinstance(i, float) else i for i in inputs]
+    return model.add(op, operands, attrs)[0]
+
+
+def mean(model: Model, x: Operand, axis: int = -1) -> Operand:
+    return add(model, "mean", x, axes=(axis,), keep_dims=True)
+
+
+def reciprocal(model: Model, squares: Operand, epsilon: float = 1e-5, axis: int = -1) -> Operand:
+    return add(model, "rsqrt", add(model, "add", mean(model, squares, axis), epsilon))
+
+
+def weights(model: Model, *shape: int) -> Operand:
+    return model.constant("w", np.linspace(0.5, 1.5, int(np.prod(shape)), dtype=np.float32).reshape(shape))
+
+
+def of_a_square(model: Model, x: Operand) -> Operand:
+    away = add(model, "sub", x, mean(model, x))
+    return add(model, "mul", away, reciprocal(model, add(model, "square", away)))
+
+
+def of_a_product(model: Model, x: Operand) -> Operand:
+    away = add(model, "sub", x, mean(model, x))
+    return add(model, "mul", reciprocal(model, add(model, "mul", away, away)), away)
+
+
+def of_a_squared_difference(model: Model, x: Operand) -> Operand:
+    centre = mean(model, x)
+    factor = reciprocal(model, add(model, "squared_difference", x, centre))
+    return add(model, "mul", add(model, "sub", x, centre), factor)
+
+
+def divided(model: Model, x: Operand) -> Operand:
+    away = add(model, "sub", x, mean(model, x))
+    variance = mean(model, add(model, "square", away))
+    return add(model, "div", away, add(model, "sqrt", add(model, "add", 1e-5, variance)))
+
+
+def of_sums(model: Model, x: Operand) -> Operand:
+    def mean_of(of: Operand, op: str, share: float) -> Operand:
+        return add(model, op, add(model, "reduce_sum", of, axes=(2,), keep_dims=True), share)
+
+    away = add(model, "sub", x, mean_of(x, "mul", 1 / 8))
+    variance = mean_of(add(model, "square", away), "div", 8.0)
+    return add(model, "mul", away, add(model, "rsqrt", add(model, "add", variance, 1e-3)))
+
+
+def of_two_differences(model: Model, x: Operand) -> Operand:
+    centre = mean(model, x)
+    square = add(model, "square", add(model, "sub", x, centre))
+    return add(model, "mul", add(model, "sub", x, centre), reciprocal(model, square))
+
+
+def along_another_axis(model: Model, x: Operand) -> Operand:
+    away = add(model, "sub", x, mean(model, x, 1))
+    return add(model, "mul", away, reciprocal(model, add(model, "square", away), axis=1))
+
+
+def without_the_mean(model: Model, x: Operand) -> Operand:
+    return add(model, "mul", x, reciprocal(model, add(model, "square", x)))
+
+
+def of_a_difference_of_others(model: Model, x: Operand) -> Operand:
+    """RMSNorm of a difference, in which no mean is taken out."""
+    away = add(model, "sub", x, add(model, "sin", x))
+    return add(model, "mul", away, reciprocal(model, add(model, "square", away)))
+
+
+def of_a_mean_along_another_axis(model: Model, x: Operand) -> Operand:
+    """RMSNorm, too: along its own axis nothing is taken out."""
+    away = add(model, "sub", x, mean(model, x, 1))
+    return add(model, "mul", away, reciprocal(model, add(model, "square", away)))
+
+
+CENTRED = (
+    *(of_a_square, of_a_product, of_a_squared_difference, divided, of_sums, of_two_differences),
+    along_another_axis,
+)
+OTHERS = without_the_mean, of_a_difference_of_others, of_a_mean_along_another_axis
+
+
+@pytest.mark.parametrize("build", [*CENTRED, *OTHERS])
+def test_forms(build: Build, backend: str) -> None:
+    model = Model()
+    x = model.input("x", float32(*SHAPE))
+    model.output(build(model, x))
+    found = same(model, lambda m: optimise(m))  # type: ignore[arg-type, return-value]
+    assert ops(found)[-1] == "layer_normalization"
+    (norm,) = (o for o in found.operations if o.op == "layer_normalization")
+    assert norm.attrs["centred"] is (build in CENTRED)
+    given = np.random.default_rng(0).normal(2, 3, SHAPE).astype(np.float32)
+    with model.compile(backend) as compiled:
+        np.testing.assert_allclose(compiled(given), model.evaluate([given])[0], rtol=1e-5, atol=1e-5)
+
+
+def keras(model: Model, x: Operand, scale: Operand | None, bias: Operand) -> Operand:
+    centre = mean(model, x)
+    factor = reciprocal(model, add(model, "squared_difference", x, centre), 1e-3)
+    if scale is not None:
+        factor = add(model, "mul", factor, scale)
+    rest = add(model, "sub", bias, add(model, "mul", centre, factor))
+    return add(model, "add", add(model, "mul", x, factor), rest, activation="relu")
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+@pytest.mark.parametrize("computed", [True, False])
+def test_as_keras_writes_it(scaled: bool, computed: bool) -> None:
+    model = Model()
+    x, bias = model.input("x", float32(*SHAPE)), weights(model, 8)
+    if computed:
+        bias = add(model, "sin", model.input("b", float32(8)))
+    model.output(keras(model, x, weights(model, 8) if scaled else None, bias))
+    found = same(model, lambda m: optimise(m))  # type: ignore[arg-type, return-value]
+    expected = ["layer_normalization", *["mul"] * scaled, "add"]
+    assert ops(found) == (["sin", *expected] if computed else expected)
+    assert found.operations[-1].activation == "relu"
+
+
+def two_axes(model: Model, x: Operand) -> Operand:
+    centre = add(model, "mean", x, axes=(1, 2), keep_dims=True)
+    square = add(model, "square", add(model, "sub", x, centre))
+    variance = add(model, "mean", square, axes=(1, 2), keep_dims=True)
+    factor = add(model, "rsqrt", add(model, "add", variance, 1e-5))
+    return add(model, "mul", add(model, "sub", x, centre), factor)
+
+
+def no_epsilon(model: Model, x: Operand) -> Operand:
+    away = add(model, "sub", x, mean(model, x))
+    return add(model, "mul", away, add(model, "rsqrt", mean(model, add(model, "square", away))))
+
+
+def another_share(model: Model, x: Operand) -> Operand:
+    away = add(model, "sub", x, mean(model, x))
+    total = add(model, "reduce_sum", add(model, "square", away), axes=(2,), keep_dims=True)
+    variance = add(model, "mul", total, 1 / 7)  # Bessel's correction
+    return add(model, "mul", away, add(model, "rsqrt", add(model, "add", variance, 1e-5)))
+
+
+def another_reader(model: Model, x: Operand) -> Operand:
+    away = add(model, "sub", x, mean(model, x))
+    factor = reciprocal(model, add(model, "square", away))
+    return add(model, "add", add(model, "mul", away, factor), factor)
+
+
+def of_something_else(model: Model, x: Operand) -> Operand:
+    away = add(model, "sub", x, mean(model, x))
+    return add(model, "mul", away, reciprocal(model, add(model, "square", x)))
+
+
+@pytest.mark.parametrize("build", [two_axes, no_epsilon, another_share, another_reader, of_something_else])
+def test_what_stays(build: Build) -> None:
+    model = Model()
+    model.output(build(model, model.input("x", float32(*SHAPE))))
+    assert fuse_layer_norms(model) is model
