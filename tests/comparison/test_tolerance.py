@@ -121,6 +121,7 @@ def test_every_other_formula_gives_a_bound() -> None:
         "crop_resize": ([X, box, first], {"size": (2, 3), "sampling": "roi_align"}),
         "fake_quant": ([halfway], {"min": -1.0, "max": 3.0}),
         "local_response_normalization": ([X], {"radius": 2, "bias": 1.0, "alpha": 0.5, "beta": 0.75}),
+        "layer_normalization": ([X], {"epsilon": 1e-3}),
         "log_softmax": ([X], {}),
         "pow": ([X, X], {}),
         "rfft2d": ([X], {"length": (4, 5)}),

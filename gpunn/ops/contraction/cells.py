@@ -39,14 +39,21 @@ _GAIN = 1.5  # of what is estimated, over tiles of all channels; less does not m
 
 
 def with_cells(call: Call, window: Window, others: Iterable[Candidate]) -> Iterator[Candidate]:
-    """Yield ways for one group and a constant filter: products of cells first where they are quicker."""
+    """Yield ways for one group and a constant filter: products of cells first where they are quicker.
+
+    Where they may be, they come last.
+    """
     ways = [_Way(call, window, rows) for rows in (1, window.size[0])]
     best = min(ways, key=lambda way: way.cost)
     real = call.x.dtype is call.y.dtype is DType.FLOAT32 and call.y.size > 0
-    if real and measured(call.device) and best.fits and _GAIN * best.cost < best.cost_in_tiles:
-        name = "products of cells, and sums of shifted pixels"
+    possible = real and measured(call.device) and best.fits
+    name = "products of cells, and sums of shifted pixels"
+    first = possible and _GAIN * best.cost < best.cost_in_tiles
+    if first:
         yield Candidate(_kernels(best, name), name, frozenset({SUBGROUPS}))
     yield from others
+    if possible and not first and best.cost < best.cost_in_tiles:
+        yield Candidate(_kernels(best, name), name, frozenset({SUBGROUPS}))
 
 
 class _Way(NamedTuple):
