@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import weakref
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -25,6 +25,7 @@ MOST_TIMES = 4  # its size, of a buffer that an array may have
 ALIGNMENT = 64  # bytes that vector instructions load at a time
 FEW_BYTES = 1 << 10  # of numbers side by side that numpy copies in less time as one element
 BUFFER = 1 << 10  # elements in each of numpy's buffers, where ShortBuffers are in use
+BLOCK = 1 << 14  # elements that several functions in turn work on, while they are in the CPU's cache
 MOST_VIEWS = 1 << 10  # of one scratch buffer that are kept; each takes 200 bytes
 
 _Kind = tuple[Shape, np.dtype[Any]]
@@ -163,3 +164,15 @@ def scratch(name: str, shape: Shape, dtype: np.dtype[Any]) -> Array:
     """
     memory = _CURRENT.get()
     return np.empty(shape, dtype) if memory is None else memory.scratch(name, shape, dtype)
+
+
+def by_blocks(write: Callable[[Array, Array], None], x: Array, dtype: npt.DTypeLike | None = None) -> Array:
+    """Return what `write` computes of each element for itself, in x's dtype or another one.
+
+    It gets some elements [n] of x and memory for their results, which it writes.
+    """
+    result = empty(x.shape, x.dtype if dtype is None else dtype)
+    source, target = x.reshape(-1), result.reshape(-1)
+    for first in range(0, source.size, BLOCK):
+        write(source[first : first + BLOCK], target[first : first + BLOCK])
+    return result

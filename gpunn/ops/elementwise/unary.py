@@ -20,7 +20,6 @@ where x lies halfway between two.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -30,7 +29,7 @@ from gpunn.kernel import Function, keep_nan
 from gpunn.ops.accuracy import BASIC, Accuracy
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS
-from gpunn.ops.elementwise import fake_quant
+from gpunn.ops.elementwise import fake_quant, gaussian
 from gpunn.ops.elementwise.unary_declaration import Fused, Table, Unary, declare
 from gpunn.ops.fixed_point import interpolation
 from gpunn.ops.fixed_point.affine import LIMITS
@@ -44,6 +43,7 @@ from gpunn.ops.fixed_point.tables import (
     sqrt_table,
     tanh_table,
 )
+from gpunn.ops.memory import by_blocks
 from gpunn.ops.op import Op
 from gpunn.types import Array, DType
 
@@ -57,8 +57,14 @@ def _ends(low: float | None, high: float | None, dtype: np.dtype[Any]) -> list[A
 
 
 def _logistic(x: Array) -> Array:
-    small = np.exp(-np.abs(x))  # at most 1: never overflows
-    return np.asarray(np.maximum(small, np.sign(x)) / (1 + small))
+    return by_blocks(_write_logistic, x)
+
+
+def _write_logistic(x: Array, out: Array) -> None:
+    np.negative(x, out=out)
+    np.exp(out, out=out)  # infinite far below 0, where the result is 0
+    np.add(out, 1, out=out)
+    np.divide(1, out, out=out)
 
 
 def _tanh(x: Array) -> Array:
@@ -88,32 +94,6 @@ def _rsqrt(x: Array) -> Array:
 
 def _elu(x: Array) -> Array:
     return np.where(x >= 0, x, np.expm1(np.minimum(x, x.dtype.type(0))))
-
-
-def _gated(x: Array, gate: Array) -> Array:
-    """Compute x * gate; 0 if x is -inf."""
-    return np.asarray(np.where(x == -np.inf, 0, x * gate), x.dtype)
-
-
-def _each(function: Callable[[float], float], x: Array) -> Array:
-    """Apply a function of Python's math to each element; the result is float64."""
-    return np.fromiter(map(function, x.ravel().tolist()), np.float64, x.size).reshape(x.shape)
-
-
-def _erf(x: Array) -> Array:
-    return _each(math.erf, x).astype(x.dtype)
-
-
-def _gelu(x: Array) -> Array:
-    # The cumulative normal distribution at x is half of erfc(-x / sqrt(2)).
-    return _gated(x, 0.5 * _each(math.erfc, -math.sqrt(0.5) * x.astype(np.float64)))
-
-
-def _gelu_tanh(x: Array) -> Array:
-    # x (1 + tanh(u)) / 2 is x / (1 + e^(-2 u)), which loses nothing below 0.
-    inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x.astype(np.float64) ** 3)
-    with np.errstate(over="ignore"):
-        return _gated(x, 1 / (1 + np.exp(-2 * inner)))
 
 
 def _zeros(x: Array) -> Array:
@@ -171,8 +151,8 @@ def _between(name: str, low: int, high: int | None, domain: tuple[float, float])
     )
 
 
-_GELU_TABLE16 = interpolation.table(_gelu, single=interpolation.gelu)
-_GELU_TANH_TABLE16 = interpolation.table(_gelu_tanh, single=interpolation.gelu_tanh)
+_GELU_TABLE16 = interpolation.table(gaussian.gelu, single=interpolation.gelu)
+_GELU_TANH_TABLE16 = interpolation.table(gaussian.gelu_tanh, single=interpolation.gelu_tanh)
 
 # WGSL leaves exp and tanh loose where they overflow, so their arguments stop where the result no longer
 # moves: exp(87.33) is below 2^126, up to which quotients are good, and tanh(10) is 1 - 4e-9. Nor does every
@@ -284,16 +264,21 @@ TABLE = (
     Unary("sin", _leave(np.sin), "wave(x, 0u)", (-3e4, 3e4), library="elementary"),
     Unary("cos", _leave(np.cos), "wave(x, 1u)", (-3e4, 3e4), library="elementary"),
     Unary("elu", _elu, "select(exponential_less_one(x), x, x >= 0.0)", (-100, 100), library="elementary"),
-    Unary("gelu", _gelu, "gaussian_unit(x)", (-30, 30), table16=_GELU_TABLE16, library="elementary"),
+    Unary("gelu", gaussian.gelu, "gaussian_unit(x)", (-30, 30), table16=_GELU_TABLE16, library="elementary"),
     Unary(
-        "gelu_tanh", _gelu_tanh, "tanh_unit(x)", (-30, 30), table16=_GELU_TANH_TABLE16, library="elementary"
+        "gelu_tanh",
+        gaussian.gelu_tanh,
+        "tanh_unit(x)",
+        (-30, 30),
+        table16=_GELU_TANH_TABLE16,
+        library="elementary",
     ),
     Unary("sinh", _leave(np.sinh), "hyperbolic_sine(x)", (-90, 90), library="hyperbolic"),
     Unary("cosh", _leave(np.cosh), "hyperbolic_cosine(x)", (-90, 90), library="hyperbolic"),
     Unary("asinh", _leave(np.arcsinh), "inverse_sine(x)", (-1e5, 1e5), library="hyperbolic"),
     Unary("acosh", _leave(np.arccosh), "inverse_cosine(x)", (-1, 1e5), library="hyperbolic"),
     Unary("atanh", _leave(np.arctanh), "inverse_tangent(x)", (-1.5, 1.5), library="hyperbolic"),
-    Unary("erf", _erf, "error_function(x)", (-6, 6), library="hyperbolic"),
+    Unary("erf", gaussian.erf, "error_function(x)", (-6, 6), library="hyperbolic"),
     Unary(
         "fake_quant",
         fake_quant.fake_quant,

@@ -93,6 +93,15 @@ def test_numbers_of_all_magnitudes(name: str, backend: str) -> None:
     check(name, [any_number(1, 20_000)], backend=backend)
 
 
+# A bound each: what the module promises of float32, where absolute errors are those of 1.
+@pytest.mark.parametrize(
+    ("name", "absolute", "relative"), [("erf", 0, 3), ("gelu", 2, 2), ("gelu_tanh", 2, 2), ("logistic", 0, 2)]
+)
+def test_float32_of_numpy_is_as_near_as_stated(name: str, absolute: float, relative: float) -> None:
+    x = np.concatenate([np.linspace(-12, 12, 100_003), np.logspace(-30, 0, 1001)]).astype(np.float32)
+    check(name, [x], backend="cpu", atol=absolute * EPS, rtol=relative * EPS)
+
+
 @pytest.mark.parametrize("name", ["sin", "cos"])
 def test_angles_near_quarter_turns(name: str, backend: str) -> None:
     quarters = (np.arange(-3000, 3000) * (np.pi / 2)).astype(np.float32)
