@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from gpunn.ops.compiled import Loops, current
+from gpunn.ops.contraction import overlapping
 from gpunn.ops.contraction.blocks import (
     Binding,
     Multiply,
@@ -76,8 +77,11 @@ def pieces_of(window: Window, shape: Shape, constant: bool, filter: Array) -> li
         sy, sx = window.stride
         seen = None if window.pointwise else (slice(None), slice(None, None, sy), slice(None, None, sx))
         return point_pieces(rows, pixels, seen, constant)
-    binding = _by_patches(filter, filter_matrix(rows, constant, pixels))
-    rows_at_once = product_rows(pixels, cells, channels)
+    if overlapping.suits(window, shape, filter):
+        rows_at_once, binding = overlapping.pixels_at_once(window, filter), overlapping.binding(filter)
+    else:
+        rows_at_once = product_rows(pixels, cells, channels)
+        binding = _by_patches(filter, filter_matrix(rows, constant, pixels))
     return window_pieces(window, shape, Terms(filter.dtype), rows_at_once, binding)
 
 
