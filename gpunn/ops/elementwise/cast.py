@@ -11,6 +11,7 @@ from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS
 from gpunn.ops.elementwise import gradients
 from gpunn.ops.elementwise.unary_kernel import elementwise
+from gpunn.ops.memory import by_blocks
 from gpunn.ops.op import Op, op
 from gpunn.types import Array, DType, TensorType
 
@@ -83,11 +84,19 @@ def cast(x: Array, *, dtype: str) -> Array:
         x = x.real
     if x.dtype.kind != "f" or target.kind not in "iu":
         return np.asarray(x != 0) if target.kind == "b" else x.astype(target)
-    info = np.iinfo(target)
+    return by_blocks(_write_whole, x, target)
+
+
+def _write_whole(x: Array, out: Array) -> None:
+    """Write real numbers as integers; see cast."""
+    info = np.iinfo(out.dtype)
+    if info.min <= float(x.min()) and float(x.max()) <= info.max:  # and none is NaN
+        np.copyto(out, x, casting="unsafe")
+        return
     whole = np.trunc(np.nan_to_num(x.astype(np.float64), nan=0.0))
     inside = (whole > info.min) & (whole < info.max)
     ends = np.where(whole > 0, info.max, info.min)
-    return np.where(inside, np.where(inside, whole, 0).astype(target), ends.astype(target))
+    out[...] = np.where(inside, np.where(inside, whole, 0).astype(out.dtype), ends.astype(out.dtype))
 
 
 def _infer_bitcast(call: Call) -> TensorType:

@@ -7,6 +7,7 @@ import pytest
 
 from gpunn.errors import ModelError
 from gpunn.model import Model
+from gpunn.ops.memory import BLOCK
 from gpunn.types import Array, DType, float32
 from tests.ops.harness import check, check_litert, model_of, random, type_of
 from tests.ops.integer_checks import check_integer
@@ -42,6 +43,14 @@ def test_reals_are_truncated_and_kept_in_range(backend: str) -> None:
     assert y.tolist()[-5:] == [2147483520, 2**31 - 1, -(2**31), -(2**31), 2**31 - 1]
     (y,) = check("cast", [REALS], {"dtype": "bool"}, backend=backend)
     assert y.tolist()[:5] == [True, True, True, False, False]
+
+
+@pytest.mark.parametrize("target", ["int32", "int64", "uint8", "int8", "int16"])
+def test_blocks_with_and_without_numbers_out_of_range(target: str) -> None:
+    x = random(0, 3, BLOCK, low=0, high=127.9)  # all within
+    x[1, 7], x[2, 5], x[2, 9] = np.nan, 1e20, -0.99
+    check("cast", [x], {"dtype": target}, backend="cpu")
+    check("cast", [np.array([2**31, -(2**31)], np.float32)], {"dtype": target}, backend="cpu")
 
 
 def test_the_widest_integers(backend: str) -> None:

@@ -101,7 +101,7 @@ def test_long_rows(backend: str) -> None:
     """The kernel goes along a row k times, or sorts it."""
     many = np.random.default_rng(0).integers(-9, 9, (3, 5000))
     for x in (random(0, 2, 9000), awkward(2, 5000), *map(many.astype, (np.int8, np.int32, np.int64))):
-        for k in (2, 16, 17, 300):
+        for k in (1, 2, 16, 17, 300):
             check("top_k", [x], {"k": k}, backend=backend, **EXACT)
     check(
         "top_k", [random(0, 1, 300_001)], {"k": 16}, backend=backend, **EXACT
@@ -130,6 +130,14 @@ def test_buckets(backend: str) -> None:
     assert check("bucketize", [x], {"boundaries": ()}, backend=backend)[0].max() == 0
     with pytest.raises(ModelError, match="bucketize: boundaries must be in ascending order"):
         model_of("bucketize", [x], {"boundaries": (1.0, 0.0)})
+
+
+@pytest.mark.parametrize("count", [1, 32, 33, 200])
+def test_few_and_many_boundaries(count: int) -> None:
+    boundaries = [k // 2 - 8 for k in range(count)]
+    x = np.array([np.nan, -np.inf, np.inf, -0.0, -8, 7.5, 90, 91.5, *range(-9, 12)], np.float32)
+    (y,) = check("bucketize", [x], {"boundaries": tuple(map(float, boundaries))}, backend="cpu")
+    assert y.tolist() == [sum(not v < b for b in boundaries) for v in x.tolist()]
 
 
 def test_agrees_with_litert() -> None:
