@@ -22,6 +22,7 @@ from gpunn.ops.kernels.copies import bordered, number_param, strided_copy
 from gpunn.ops.kernels.strides import dense, in_order, rows_along
 from gpunn.ops.memory import empty, together
 from gpunn.ops.movement import gradients
+from gpunn.ops.movement.turn import turned
 from gpunn.ops.op import Op, Quantized, op
 from gpunn.rows import Rows, Walk
 from gpunn.types import Array, DType, TensorType
@@ -126,7 +127,7 @@ def transpose(x: Array, *, perm: Sequence[int]) -> Array:
     Raises ModelError when `perm` is no permutation of x's dimensions. NNAPI 1.1 types.hal,
     OperationType::TRANSPOSE; TFLite schema, TRANSPOSE.
     """
-    return x.transpose(tuple(perm))
+    return turned(x, x.transpose(tuple(perm)))
 
 
 def _infer_pad(call: Call) -> TensorType:

@@ -20,6 +20,7 @@ from gpunn.ops.check import expect_int, expect_ints
 from gpunn.ops.kernels.copies import strided_copy
 from gpunn.ops.kernels.strides import dense, rows_along
 from gpunn.ops.movement import gradients
+from gpunn.ops.movement.turn import turned
 from gpunn.ops.op import Op, op
 from gpunn.rows import Rows
 from gpunn.types import Array, Shape, TensorType
@@ -125,7 +126,7 @@ def unstack(x: Array, *, axis: int) -> tuple[Array, ...]:
 
     Raises ModelError for an axis that is out of range or empty. TFLite schema, UnpackOptions.
     """
-    return tuple(np.moveaxis(x, axis, 0))
+    return tuple(turned(x, np.moveaxis(x, axis, 0)))
 
 
 def _infer_stack(call: Call) -> TensorType:
