@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -30,10 +29,10 @@ from gpunn.ops.check import FLOATS, QUANTIZED, expect_dtype, expect_float, expec
 from gpunn.ops.fixed_point.affine import fixed_output, through_reals
 from gpunn.ops.kernels.chain import boxes, chained, keeping
 from gpunn.ops.kernels.cooperative import CooperativeGroup, cooperative_group, in_groups
-from gpunn.ops.memory import empty
 from gpunn.ops.normalization import gradients, l2_integer, log_softmax_integer, softmax_int16, softmax_integer
 from gpunn.ops.normalization.long_rows import long_rows
 from gpunn.ops.normalization.rows import IntegerRows
+from gpunn.ops.normalization.softmax_rows import prepare_softmax
 from gpunn.ops.op import EIGHT_BITS, Op, Quantized, op
 from gpunn.types import Array, DType, TensorType
 
@@ -140,23 +139,6 @@ _SOFTMAX = {
 }
 
 
-def _prepare_softmax(call: Call) -> Callable[[Array], Array]:
-    axis, beta, dtype = call["axis"], np.asarray(call["beta"], call.x.dtype.numpy), call.x.dtype.numpy
-    add: Any = np.add.reduce  # the stubs take keepdims only as a literal
-    highest: Any = np.maximum.reduce
-
-    def compute(x: Array) -> Array:
-        terms = empty(x.shape, dtype)
-        np.subtract(x, highest(x, axis, None, None, True), out=terms)
-        if beta != 1:
-            np.multiply(terms, beta, out=terms)
-        np.exp(terms, out=terms)
-        terms /= add(terms, axis, None, None, True)
-        return terms
-
-    return compute
-
-
 @op(
     _infer_softmax,
     lambda call: _row_kernels(call, _SOFTMAX, ("nan",), beta=float(call["beta"])),
@@ -165,7 +147,7 @@ def _prepare_softmax(call: Call) -> Callable[[Array], Array]:
     precise=True,
     algebra=Algebra(axes=ALONG_AXIS, distribution=True),
     accuracy=Accuracy(roundings=row_length),
-    prepare=_prepare_softmax,
+    prepare=prepare_softmax,
     gradient=gradients.SOFTMAX,
 )
 def softmax(x: Array, *, axis: int = -1, beta: float = 1.0) -> Array:

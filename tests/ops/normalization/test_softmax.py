@@ -87,6 +87,24 @@ def test_errors(attrs: dict[str, object], message: str) -> None:
         model_of("softmax", [random(0, 2, 3)], attrs)
 
 
+@pytest.mark.parametrize("length", [1, 2, 21, 197, 9000])
+@pytest.mark.parametrize("beta", [1.0, 0.3, 4.0])
+@pytest.mark.parametrize(("low", "high"), [(-9, 9), (-60, 60), (-300, 300), (-3e38, 3e38), (-200, -100)])
+def test_many_rows_of_any_size(length: int, beta: float, low: float, high: float) -> None:
+    """Blocks of rows whose maxima are subtracted, or not."""
+    x = random(0, 33, length, low=low, high=high)
+    for masked, value in ((x[:3], -np.inf), (x[3:5], np.nan), (x[5:6], np.inf), (x[6:9, 1:], -1e9)):
+        check("softmax", [x], {"beta": beta}, backend="cpu")
+        masked[...] = value
+    check("softmax", [x], {"beta": beta}, backend="cpu")
+
+
+def test_rows_far_below_others_count_as_much() -> None:
+    x = random(0, 64, 500) + np.linspace(-110, 60, 64, dtype=np.float32)[:, None]
+    (y,) = check("softmax", [x], backend="cpu")
+    np.testing.assert_allclose(y.sum(1), 1, rtol=1e-5)
+
+
 def test_log_softmax(backend: str) -> None:
     for shape, axis in (
         ((3,), 0),
