@@ -35,16 +35,16 @@ from gpunn.ops.kernels.window import (
     pad_input,
     resolve,
     seen,
-    tap,
     window_params,
 )
-from gpunn.ops.memory import empty
+from gpunn.ops.memory import empty, scratch
 from gpunn.ops.op import EIGHT_BITS, Op, Prepare, Quantized, op
 from gpunn.ops.reduction.gradients import pools
 from gpunn.rows import Pitch
 from gpunn.types import Array, DType, Shape, TensorType
 
 MANY = 128  # channels, enough for a loop of numpy's
+AT_ONCE = 1 << 16  # numbers of rows that are combined at a time
 MOST_LISTED = 1 << 8  # cells of 8 bits, of whose sums there is a table
 
 
@@ -253,36 +253,39 @@ def _combined(pool: Pool, padded: Array, window: Window) -> Array:
     if pixels == 1 and (height, width) == window.size:
         total = pool.combine.reduce(padded.reshape(batch, cells, channels), 1, initial=pool.start)
         return np.asarray(total.reshape(batch, 1, 1, channels))
-    if pool.combine is np.maximum:
-        return _highest(padded, window)
-    if pixels <= cells or (window.stride[1] > 1 and channels >= MANY):
+    at_once = pixels <= cells or (window.stride[1] > 1 and channels >= MANY)
+    if at_once and pool.combine is not np.maximum:
         return np.asarray(pool.combine.reduce(seen(padded, window), (3, 4), initial=pool.start))
-    total = empty((padded.shape[0], *window.out, padded.shape[3]), padded.dtype)
-    total.fill(pool.start)
-    for row, column in itertools.product(*map(range, window.size)):
-        pool.combine(total, tap(padded, window, row, column), out=total)
+    total = empty((batch, *window.out, channels), padded.dtype)
+    _by_rows(pool.combine, padded, window, total)
     return total
 
 
-def _highest(padded: Array, window: Window) -> Array:
-    """Return the maximum of each window: of its rows first, which are long, then of its columns."""
-    (height, width), (down, right), (rows, columns) = window.size, window.stride, window.out
-    of_rows = _combined_steps(padded, 1, height, down, rows)
-    return _combined_steps(of_rows, 2, width, right, columns)
+def _by_rows(combine: np.ufunc, padded: Array, window: Window, out: Array) -> None:
+    """Write what combines the cells of each window: of its rows first, which are long, then of its columns.
+
+    Some rows of the result at a time, for which the CPU's cache is large enough.
+    """
+    (height, width), (down, right) = window.size, window.stride
+    line, rows = padded.shape[2:], window.out[0]
+    step = max(1, AT_ONCE // max(1, math.prod(line)))
+    for image, first in itertools.product(range(len(padded)), range(0, rows, step)):
+        count = min(step, rows - first)
+        of_rows = scratch("rows", (count, *line), padded.dtype)
+        _combine_steps(combine, padded[image, first * down :], height, down, of_rows)
+        part = out[image, first : first + count].swapaxes(0, 1)
+        _combine_steps(combine, of_rows.swapaxes(0, 1), width, right, part)
 
 
-def _combined_steps(x: Array, axis: int, size: int, stride: int, count: int) -> Array:
-    """Return the maximum of `size` elements along an axis, from every `stride`-th one on."""
-    before = (slice(None),) * axis
-    taps = [x[(*before, slice(k, k + (count - 1) * stride + 1, stride))] for k in range(size)]
-    total = empty(taps[0].shape, x.dtype)
+def _combine_steps(combine: np.ufunc, x: Array, size: int, stride: int, out: Array) -> None:
+    """Write what combines `size` elements along the first axis, from every `stride`-th one on."""
+    taps = [x[k : k + (len(out) - 1) * stride + 1 : stride] for k in range(size)]
     if size == 1:
-        total[...] = taps[0]
-        return total
-    np.maximum(taps[0], taps[1], out=total)
+        out[...] = taps[0]
+        return
+    combine(taps[0], taps[1], out=out)
     for other in taps[2:]:
-        np.maximum(total, other, out=total)
-    return total
+        combine(out, other, out=out)
 
 
 _GRADIENTS = pools(lambda back: pool_window(back.call))

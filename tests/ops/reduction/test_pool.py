@@ -92,3 +92,15 @@ def test_highest_numbers_of_windows_cut_out_of_the_image(
     found = OPS["max_pool2d"].reference(x, size=size, stride=stride)
     np.testing.assert_array_equal(found, np.array(expected).transpose(2, 0, 1, 3))
     assert not np.shares_memory(found, x)
+
+
+@pytest.mark.parametrize("size", [(3, 3), (2, 5), (1, 2), (4, 1)], ids=str)
+@pytest.mark.parametrize("stride", [(1, 1), (2, 3), (5, 1)], ids=str)
+def test_many_rows_of_windows(size: tuple[int, int], stride: tuple[int, int]) -> None:
+    """Images that are combined some rows at a time."""
+    x = random(4, 2, 70, 61, 33).astype(np.float64)
+    cells = np.lib.stride_tricks.sliding_window_view(x, size, (1, 2))[:, :: stride[0], :: stride[1]]
+    expected = {"max_pool2d": cells.max((4, 5)), "average_pool2d": cells.mean((4, 5))}
+    for op, wanted in expected.items():
+        found = OPS[op].reference(x, size=size, stride=stride)
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-14)
