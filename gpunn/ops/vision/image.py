@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from gpunn.kernel import Param
 from gpunn.ops.call import Call
 from gpunn.ops.check import expect_ints
@@ -40,4 +38,6 @@ def picked(x: Array, rows: Array, columns: Array) -> Array:
     size.
     """
     shrinks = len(rows) <= x.shape[1]
-    return np.asarray(x[:, rows][:, :, columns] if shrinks else x[:, :, columns][:, rows])
+    if shrinks:
+        return x.take(rows, axis=1).take(columns, axis=2)
+    return x.take(columns, axis=2).take(rows, axis=1)

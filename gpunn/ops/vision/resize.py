@@ -72,19 +72,26 @@ def _blend(
         _positions(n, out, ratio) for n, out, ratio in zip(x.shape[1:3], size, ratios, strict=True)
     )
     rows, columns = ratios[0][2], ratios[1][2]
-    near, far = (weigh(part, columns)[:, None] for part in (columns - across, across))
+    # As many weights as numbers: numpy takes rows of a few channels slowly.
+    near, far = (
+        np.repeat(weigh(part, columns)[:, None], x.shape[3], axis=1) for part in (columns - across, across)
+    )
     weights = tuple(weigh(part, rows)[:, None, None] for part in (rows - down, down))
     if x.shape[1] <= len(top):  # each row of x is resampled once, however often the result takes it
-        wide, others = x.take(left, axis=2), x.take(right, axis=2)
-        wide *= near
-        wide += np.multiply(others, far, out=others)
+        wide = _added(x.take(left, axis=2), x.take(right, axis=2), near, far)
         return _blended_rows(wide, (top, bottom), weights)
-    above = picked(x, top, left) * near + picked(x, top, right) * far
-    below = picked(x, bottom, left) * near + picked(x, bottom, right) * far
-    above *= weights[0]
-    below *= weights[1]
-    above += below
-    return np.asarray(above)
+    above, below = (
+        _added(picked(x, which, left), picked(x, which, right), near, far) for which in (top, bottom)
+    )
+    return _added(above, below, *weights)
+
+
+def _added(a: Array, b: Array, near: Array, far: Array) -> Array:
+    """Return a * near + b * far, in the memory of a."""
+    a *= near
+    b *= far
+    a += b
+    return a
 
 
 def _blended_rows(x: Array, rows: tuple[Array, Array], weights: tuple[Array, ...]) -> Array:
