@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -26,6 +27,7 @@ from gpunn.ops.fixed_point.affine import (
     store,
 )
 from gpunn.ops.fixed_point.tables import KEPT
+from gpunn.ops.memory import empty
 from gpunn.ops.normalization.rows import IntegerRows, as_31_bits
 from gpunn.types import Array
 
@@ -34,6 +36,7 @@ DIFFERENCE_BITS = 5  # integer bits of a scaled difference: exp(-32) counts as 0
 SUM_BITS = 12  # integer bits of a sum of exponentials
 MOST = 2**SUM_BITS - 1  # elements of a row whose sum cannot overflow these
 FEW_NUMBERS = 20  # of a row for which Python's numbers take less time than arrays
+AT_ONCE = 1 << 16  # elements of rows
 FEW_ROWS = 4  # that take less time one by one than as arrays
 # Newton's iteration for 1 / x, x in 1/2 ... 1, begins at START - SLOPE x.
 START = round(48 / 17 * 2**29)
@@ -175,8 +178,9 @@ def _reference(call: Call, x: Array) -> Array:
 
 def _prepared(call: Call) -> Callable[[Array], Array]:
     """Return the reference for many runs of a call; a single row needs fewer steps."""
-    if call.x.size != call.x.shape[call["axis"]] or not 0 < call.x.size <= MOST:
-        return partial(_reference, call)
+    axis, rank = call.axis(call["axis"], call.x.rank), call.x.rank
+    if call.x.size != call.x.shape[axis] or not 0 < call.x.size <= MOST:
+        return partial(_in_blocks if axis == rank - 1 else _reference, call)
     weights, terms = _weights(*_scales(call))
     if call.x.size <= FEW_NUMBERS:
         return _row_of_numbers(call, weights.tolist(), terms.tolist())
@@ -190,6 +194,19 @@ def _prepared(call: Call) -> Callable[[Array], Array]:
         return (results + lowest).view(dtype)
 
     return row
+
+
+def _in_blocks(call: Call, x: Array) -> Array:
+    """Compute the reference of rows along the last axis, of some rows at a time: what it needs is large."""
+    if x.size <= AT_ONCE:
+        return _reference(call, x)
+    result = empty(x.shape, call.y.dtype.numpy)
+    rows, found = x.reshape(-1, x.shape[-1]), result.reshape(-1, x.shape[-1])
+    step = max(1, AT_ONCE // x.shape[-1])
+    last = replace(call, attrs={**call.attrs, "axis": 1})
+    for first in range(0, len(rows), step):
+        found[first : first + step] = _reference(last, rows[first : first + step])
+    return result
 
 
 def _row_of_numbers(call: Call, weights: list[int], terms: list[int]) -> Callable[[Array], Array]:

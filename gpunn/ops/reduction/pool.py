@@ -45,6 +45,7 @@ from gpunn.types import Array, DType, Shape, TensorType
 
 MANY = 128  # channels, enough for a loop of numpy's
 AT_ONCE = 1 << 16  # numbers of rows that are combined at a time
+EXACT = 1 << 24  # below it float32 has all whole numbers
 MOST_LISTED = 1 << 8  # cells of 8 bits, of whose sums there is a table
 
 
@@ -106,7 +107,18 @@ def _rounded_mean(total: Array, count: Array) -> Array:
     return np.asarray(np.where(total < 0, -magnitude, magnitude))
 
 
-# On stored integers, in int32.
+def rounded_real_mean(total: Array, count: Array) -> Array:
+    """Compute _rounded_mean() of whole numbers in float32, where sums and counts are below EXACT.
+
+    A quotient of two of these that is not whole is too far from the next whole number to be rounded to it.
+    """
+    nudged = np.copysign(np.floor(count / 2), total)
+    nudged += total
+    nudged /= count
+    return np.asarray(np.trunc(nudged, out=nudged))
+
+
+# On stored integers, in int32 unless another type is exact, too.
 INTEGER_POOLS = {
     "average_pool2d": Pool(
         0, lambda v: v, np.add, _rounded_mean, "0", "s + v", "(s + select(n / 2, -(n / 2), s < 0)) / n"
@@ -194,8 +206,14 @@ def _prepared_integer(call: Call) -> Callable[[Array], Array]:
     pool, bounds, window = INTEGER_POOLS[call.op], _integer_bounds(call), pool_window(call)
     if _sees_all(call, window) and call.x.dtype in EIGHT_BITS and _cells(call) <= MOST_LISTED:
         return _mean_of_images(call, bounds)
-    counts = _counts(call.x.shape, window, np.dtype(np.int32))
-    return lambda x: store(_pooled(pool, x.astype(np.int32), window, counts), call.y, bounds)
+    low, high = LIMITS[call.x.dtype]
+    kind: np.dtype[Any] = np.dtype(np.int32)
+    if pool.combine is np.maximum:
+        pool, kind = pool._replace(start=low), call.x.dtype.numpy
+    elif (_cells(call) + 1) * max(-low, high) < EXACT:
+        pool, kind = pool._replace(finish=rounded_real_mean), np.dtype(np.float32)
+    counts = _counts(call.x.shape, window, kind)
+    return lambda x: store(_pooled(pool, x.astype(kind, copy=False), window, counts), call.y, bounds)
 
 
 def _sees_all(call: Call, window: Window) -> bool:

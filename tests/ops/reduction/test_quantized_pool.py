@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from gpunn.errors import ModelError
+from gpunn.ops.reduction.pool import rounded_real_mean
 from gpunn.types import Array, DType, Quantization, TensorType
 from tests.ops.integer_checks import check_integer, integer_model, litert_integer
 from tests.ops.quantized import quantized, stored
@@ -41,6 +42,18 @@ def expected(op: str, x: Array, attrs: dict[str, Any]) -> Array:
         return magnitude if total >= 0 else -magnitude
 
     return np.asarray([nearest(int(s)) for s in sums.reshape(-1)]).reshape(sums.shape)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 9, 49, 64, 225, 509])
+def test_means_in_float32_are_exact(count: int) -> None:
+    """Sums next to halves and to whole numbers, up to those of the widest 16-bit windows in float32."""
+    wholes = np.unique(np.geomspace(1, 2**15 - 1, 500).astype(np.int64)) * count
+    near = [wholes + d for d in (-1, 0, 1)] + [wholes - count // 2 + d for d in (-1, 0, 1)]
+    sums = np.concatenate([*near, np.arange(-600, 601)])
+    sums = np.concatenate([sums, -sums])
+    expected = [(-1 if s < 0 else 1) * ((2 * abs(s) + count) // (2 * count)) for s in sums.tolist()]
+    found = rounded_real_mean(sums.astype(np.float32), np.float32([count]))
+    np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("attrs", ATTRS, ids=str)
