@@ -12,8 +12,8 @@ from gpunn.kernel import Function, Kernel, Read, Unsupported, Write, fits_i32, f
 from gpunn.ops.accuracy import sums
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, SMALL, expect_bool, expect_dtype
-from gpunn.ops.fixed_point.affine import LIMITS, round_half_away, store, through_reals
-from gpunn.ops.memory import empty, scratch
+from gpunn.ops.fixed_point.affine import round_half_away, through_reals
+from gpunn.ops.memory import by_blocks, empty, scratch
 from gpunn.ops.op import Op, Quantized, op
 from gpunn.ops.parts import by_batch
 from gpunn.ops.vision import gradients, resize_bytes
@@ -171,11 +171,17 @@ def _integer_resize(call: Call, x: Array) -> Array:
         return through_reals(call, resize_bilinear.reference, x)
     if call.x.dtype is DType.UINT8:
         return resize_bytes.resample(call, x)
-    ratios = _ratios(call, _ten_bits)
-    whole = ratios[0][2] * ratios[1][2]
-    total = _blend(x.astype(np.int64), ratios, call["size"], lambda n, c: n)
-    rounded = (np.abs(total) + whole // 2) // whole
-    return store(np.where(total < 0, -rounded, rounded), call.y, LIMITS[call.y.dtype])
+    kind = np.int64 if call.x.dtype is DType.INT16 else np.int32  # of sums with 20 bits more
+    total = _blend(x.astype(kind), _ratios(call, _ten_bits), call["size"], lambda n, c: n.astype(kind))
+    return by_blocks(_write_rounded, total, call.y.dtype.numpy)
+
+
+def _write_rounded(total: Array, out: Array) -> None:
+    """Write sums with 20 bits of fraction, rounded to nearest, halves away from zero."""
+    nearest = total + (1 << 19)
+    nearest -= total < 0
+    nearest >>= 20
+    out[...] = nearest
 
 
 def _integer_resize_kernel(call: Call) -> Kernel:
