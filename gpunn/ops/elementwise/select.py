@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from gpunn.kernel import Function, Kernel, Read, Write, ceil_div, flat_threads, size_of
 from gpunn.ops.algebra import Algebra
 from gpunn.ops.axes import PAIRWISE
 from gpunn.ops.call import Call, broadcast_shapes
 from gpunn.ops.check import expect_unquantised
 from gpunn.ops.elementwise import gradients
+from gpunn.ops.elementwise.choice import chosen
 from gpunn.ops.kernels.strides import (
     aligned,
     broadcast_strides,
@@ -91,7 +90,7 @@ def select(condition: Array, a: Array, b: Array) -> Array:
     three broadcast as in numpy. Raises ModelError for other dtypes and for shapes that do not broadcast.
     TFLite schema, SELECT and SELECT_V2.
     """
-    return np.where(condition, a, b)
+    return chosen(condition, a, b)
 
 
 OPS: tuple[Op, ...] = (select,)

@@ -17,6 +17,7 @@ import numpy as np
 
 from gpunn.ops.check import FLOATS
 from gpunn.ops.elementwise.binary_declaration import Binary, declare
+from gpunn.ops.elementwise.choice import chosen
 from gpunn.ops.op import Op
 from gpunn.types import Array
 
@@ -26,7 +27,7 @@ def _between(name: str, low: float, high: float | None) -> Binary:
 
     def meaning(g: Array, y: Array) -> Array:
         inside = (y > low) & (y < (np.inf if high is None else high))
-        return np.where(inside, g, g.dtype.type(0))
+        return chosen(inside, g, np.zeros((), g.dtype))
 
     above = "" if high is None else f" && b < T({float(high)})"
     return Binary(f"{name}_gradient", meaning, f"select(T(0), a, b > T({float(low)}){above})", FLOATS)
@@ -41,7 +42,7 @@ def _tanh(g: Array, y: Array) -> Array:
 
 
 def _elu(g: Array, y: Array) -> Array:
-    return np.where(y >= 0, g, g * (y + 1))
+    return chosen(y >= 0, g, np.asarray(g * (y + 1)))
 
 
 def _hard_swish(g: Array, x: Array) -> Array:

@@ -271,3 +271,15 @@ def test_errors(op: str, a: Array, b: Array, message: str) -> None:
     inputs = [x.astype(np.float32) if x.dtype == np.float64 else x for x in (a, b)]
     with pytest.raises(ModelError, match=message):
         model_of(op, inputs, {})
+
+
+@pytest.mark.parametrize("special", [0.25, np.inf, -np.inf, np.nan])
+def test_many_slopes_below_zero(special: float) -> None:
+    x = random(0, 60, 64)
+    x[0, :7] = [np.nan, np.inf, -np.inf, 0.0, -0.0, 3e38, -3e38]
+    alpha = random(1, 64)
+    alpha[3:9] = special
+    (y,) = check("prelu", [x, alpha], backend="cpu")
+    with np.errstate(all="ignore"):
+        expected = [[a * v if v < 0 else v for v, a in zip(row, alpha, strict=True)] for row in x]
+    np.testing.assert_array_equal(y, expected)

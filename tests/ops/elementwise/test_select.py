@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from gpunn.errors import ModelError
+from gpunn.ops.elementwise.choice import chosen
+from gpunn.ops.memory import BLOCK
 from gpunn.types import Array, DType, TensorType
 from tests.ops.harness import check, check_litert, model_of, random
 from tests.ops.integer_checks import check_integer, integer_model
@@ -51,6 +53,20 @@ def test_numbers_pass_as_they_are(backend: str) -> None:
     x = np.array([np.nan, np.inf, -0.0, 1.5], np.float32)
     (y,) = check("select", [np.array([True, True, True, False]), x, x[::-1].copy()], backend=backend)
     assert np.isnan(y[0]) and np.isnan(y[3]) and np.signbit(y[2])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.uint8, np.int64])
+@pytest.mark.parametrize("one", [False, True])
+def test_large_tensors(dtype: type, one: bool) -> None:
+    """Bits of all kinds, chosen some elements at a time."""
+    generator = np.random.default_rng(0)
+    a, b = generator.integers(0, 2**63, (2, 3, 3 * BLOCK + 5)).view(dtype)[..., : 2 * BLOCK + 5]
+    condition, b = generator.random(a.shape) < 0.5, b[0, 0] if one else b
+    given = condition.flat, a.flat, np.broadcast_to(b, a.shape).flat
+    expected = np.array([v if c else w for c, v, w in zip(*given, strict=True)])
+    found = chosen(condition, a, np.asarray(b))
+    np.testing.assert_array_equal(found.reshape(-1).view(np.uint8), expected.view(np.uint8))
+    assert found.dtype == a.dtype and found.shape == a.shape
 
 
 def test_quantised_choices_move_as_stored(backend: str) -> None:

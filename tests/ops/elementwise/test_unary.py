@@ -123,6 +123,15 @@ def test_signs_of_zero(backend: str) -> None:
         assert np.signbit(y).tolist() == ([True, False] if name == "neg" else [False, True])
 
 
+@pytest.mark.parametrize("alpha", [0.0, 1e-30, 0.3, 1.0, 1.5, -0.5])
+def test_slopes_below_zero(alpha: float, backend: str) -> None:
+    x = np.concatenate([domain(unary.ACTIVATIONS["relu"]), SPECIAL])
+    (y,) = check("leaky_relu", [x], {"alpha": alpha}, backend=backend)
+    with np.errstate(all="ignore"):
+        expected = [np.float32(alpha) * v if v < 0 else v for v in x]
+    np.testing.assert_allclose(y, expected, rtol=5 * EPS, atol=1e-30)
+
+
 def test_halves_are_rounded_to_even(backend: str) -> None:
     x = np.array([0.5, 1.5, 2.5, -0.5, -1.5, 8388607.5], np.float32)
     assert check("round", [x], backend=backend)[0].tolist() == [0, 2, 2, 0, -2, 8388608]
