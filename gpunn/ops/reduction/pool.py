@@ -275,11 +275,11 @@ def _combined(pool: Pool, padded: Array, window: Window) -> Array:
     if at_once and pool.combine is not np.maximum:
         return np.asarray(pool.combine.reduce(seen(padded, window), (3, 4), initial=pool.start))
     total = empty((batch, *window.out, channels), padded.dtype)
-    _by_rows(pool.combine, padded, window, total)
+    combine_cells(pool.combine, padded, window, total)
     return total
 
 
-def _by_rows(combine: np.ufunc, padded: Array, window: Window, out: Array) -> None:
+def combine_cells(combine: np.ufunc, padded: Array, window: Window, out: Array) -> None:
     """Write what combines the cells of each window: of its rows first, which are long, then of its columns.
 
     Some rows of the result at a time, for which the CPU's cache is large enough.

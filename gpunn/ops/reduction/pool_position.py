@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from gpunn.kernel import Kernel, Read, Unsupported, Write, ceil_div, fits_i32, flat_threads, vec_width
@@ -10,10 +12,10 @@ from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, SMALL, expect_dtype, expect_ints, expect_unquantised
 from gpunn.ops.kernels.chain import boxes, chained, keeping, real_sums
 from gpunn.ops.kernels.sort import ordering
-from gpunn.ops.kernels.window import Padding, Pair, resolve, tap, window_params
+from gpunn.ops.kernels.window import Padding, Pair, pad_input, resolve, tap, window_params
 from gpunn.ops.op import Op, op
 from gpunn.ops.reduction.gradients import unpool
-from gpunn.ops.reduction.pool import pool_window
+from gpunn.ops.reduction.pool import combine_cells, pool_window
 from gpunn.types import Array, DType, TensorType, bounded
 
 
@@ -58,18 +60,22 @@ def arg_max_pool2d(x: Array, *, size: Pair, stride: Pair = (1, 1), padding: Padd
     schema's Pool2DOptions.
     """
     window = resolve((x.shape[1], x.shape[2]), size, stride, (1, 1), padding)
-    pads = [(0, 0), *zip(window.before, window.after, strict=True), (0, 0)]
-    inside = np.pad(np.ones((1, *x.shape[1:3], 1), bool), pads)
-    values = np.pad(x, pads)
-    cells = [(row, column) for row in range(size[0]) for column in range(size[1])]
-    best = np.zeros((x.shape[0], *window.out, x.shape[3]), x.dtype)
-    place = np.full(best.shape, -1, np.int32)
-    for number, cell in enumerate(cells):
+    lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    values, count = pad_input(x, window, lowest), size[0] * size[1]
+    best = np.empty((x.shape[0], *window.out, x.shape[3]), x.dtype)
+    combine_cells(np.maximum, values, window, best)
+    inside = pad_input(np.ones((1, *x.shape[1:3], 1), bool), window, 0)
+    padded, unknown = not inside.all(), bool(np.isnan(best).any())
+    left = np.zeros(best.shape, np.uint8 if count < 256 else np.int32)  # cells from the maximum on
+    for number, cell in enumerate(itertools.product(*map(range, size))):
         value = tap(values, window, *cell)
-        greater = (place < 0) | (value > best) | (np.isnan(value) & ~np.isnan(best))
-        taken = tap(inside, window, *cell) & greater
-        best, place = np.where(taken, value, best), np.where(taken, np.int32(number), place)
-    return place
+        found = np.equal(value, best)
+        if unknown:
+            found |= np.isnan(value)
+        if padded:
+            found &= tap(inside, window, *cell)
+        np.maximum(left, found.view(np.uint8) * left.dtype.type(count - number), out=left)
+    return np.asarray(count - left.astype(np.int32))
 
 
 def _outside(count: int, size: int, stride: int) -> int:

@@ -55,6 +55,21 @@ def test_positions_are_those_of_a_walk(attrs: dict[str, Any], channels: int, bac
         np.testing.assert_array_equal(found, positions_of(steps, attrs))
 
 
+def test_padding_is_no_maximum_of_the_lowest_numbers(backend: str) -> None:
+    attrs: dict[str, Any] = {"size": (3, 2), "stride": (2, 1), "padding": ((2, 1), (1, 1))}
+    for lowest, dtype in ((-np.inf, np.float32), (-128, np.int8), (0, np.uint8)):
+        x = np.full((1, 4, 5, 3), lowest, dtype)
+        (found,) = check("arg_max_pool2d", [x], attrs, backend=backend)
+        np.testing.assert_array_equal(found, positions_of(x, attrs))
+
+
+def test_windows_of_many_cells(backend: str) -> None:
+    attrs: dict[str, Any] = {"size": (17, 16), "stride": (2, 1), "padding": "same"}
+    for x in (random(0, 1, 19, 18, 2), np.zeros((1, 19, 18, 2), np.int8)):
+        (found,) = check("arg_max_pool2d", [x], attrs, backend=backend)
+        np.testing.assert_array_equal(found, positions_of(x, attrs))
+
+
 def test_positions_by_hand(backend: str) -> None:
     """A tie goes to the first, padding never wins, NaN and -inf are found."""
     rows = [[1, 5, -7, -2], [5, 2, -3, -2], [np.nan, 9, -np.inf, -np.inf], [1, np.nan, -np.inf, -np.inf]]
