@@ -43,6 +43,7 @@ from gpunn.ops.check import (
 from gpunn.ops.fixed_point.affine import through_reals
 from gpunn.ops.op import KernelFunction, Op, Prepare, Quantized, op
 from gpunn.ops.reduction.gradients import REDUCTIONS
+from gpunn.ops.reduction.host_sums import prepare_sum
 from gpunn.ops.reduction.reduce_integer import INTEGER, WHOLE_MEAN, Folding, reduced_axes
 from gpunn.ops.reduction.reduce_kernel import reduction, spaces
 from gpunn.types import Array, DType, TensorType
@@ -67,17 +68,10 @@ def _axes(x: Array, axes: Sequence[int]) -> tuple[int, ...]:
     return tuple({axis % x.ndim for axis in axes})
 
 
-def _prepare_sum(call: Call) -> Callable[[Array], Any]:
-    axes, keep_dims = tuple({axis % call.x.rank for axis in call["axes"]}), call["keep_dims"]
-    dtype = call.x.dtype.numpy
-    add = _untyped.add.reduce
-    return lambda x: add(x, axes, dtype, None, keep_dims)
-
-
 def _prepare_mean(call: Call) -> Callable[[Array], Any] | None:
     if call.x.dtype is not DType.FLOAT32:
         return None
-    total, count = _prepare_sum(call), np.float32(call.x.size // max(1, call.y.size))
+    total, count = prepare_sum(call), np.float32(call.x.size // max(1, call.y.size))
     return lambda x: np.divide(total(x), count)
 
 
@@ -179,7 +173,7 @@ TABLE = (
         *_SUM,
         precise=True,
         accuracy=sums(_terms),
-        prepare=_prepare_sum,
+        prepare=prepare_sum,
     ),
     Reduction(
         "reduce_prod",

@@ -52,6 +52,34 @@ def test_mean(keep_dims: bool, backend: str) -> None:
         run(random(seed, *shape), axes, backend, keep_dims)
 
 
+@pytest.mark.parametrize("op", ["mean", "reduce_sum"])
+@pytest.mark.parametrize("keep_dims", [False, True])
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [
+        ((2, 40, 50, 3), (1, 2)),  # sums of several pixels at a time
+        ((2, 40, 50, 24), (-2, 1)),
+        ((2, 257, 31, 1), (1, 2)),
+        ((1, 13, 499, 5), (1, 2)),  # a prime number of columns
+        ((509, 600), (0,)),
+        ((3, 130, 2, 2, 2), (1,)),
+        ((1000, 21), (1,)),  # short rows
+        ((10, 30, 9, 2), (2, 3)),
+        ((6000,), (0,)),
+    ],
+)
+def test_sums_as_products(
+    op: str, shape: tuple[int, ...], axes: tuple[int, ...], keep_dims: bool, backend: str
+) -> None:
+    x = random(0, *shape)
+    attrs = {"axes": axes, "keep_dims": keep_dims}
+    terms = int(np.prod([shape[axis] for axis in axes]))
+    most = terms * EPS * terms * 4 if op == "reduce_sum" else terms * EPS * 4  # |x| is at most 4
+    for value in (0, np.nan, np.inf, -np.inf):
+        x[(-1,) * len(shape)] = value
+        check(op, [x], attrs, atol=ATOL + most, backend=backend)
+
+
 def test_generated_shapes(backend: str) -> None:
     generator = np.random.default_rng(3)
     for seed in range(25):

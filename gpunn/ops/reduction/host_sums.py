@@ -1,0 +1,60 @@
+"""Sums of float32 along axes on the host, for many runs: products with ones where numpy adds slowly.
+
+numpy adds rows of a few numbers in a loop for each, and a few channels of each pixel likewise. BLAS takes a
+fraction of the time for them. Several pixels count as one of more channels, so that sums are divided into
+parts: they are nearer to the exact ones than those of pixel after pixel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gpunn.ops.call import Call
+from gpunn.types import Array, DType
+
+SHORT = 128  # numbers in a row, up to which numpy takes longer to add it up
+WIDE = 512  # channels that are added up at a time; numpy is as quick with more
+LEAST = 1 << 11  # numbers in all, for which more counts than what is around each call
+
+_add: Any = np.add.reduce
+
+
+def prepare_sum(call: Call) -> Callable[[Array], Any]:
+    """Return the sum along attribute `axes`, kept as 1 if `keep_dims` says so, as a function of dense x."""
+    axes, keep_dims = tuple({axis % call.x.rank for axis in call["axes"]}), call["keep_dims"]
+    dtype = call.x.dtype.numpy
+    return _by_product(call, sorted(axes)) or (lambda x: _add(x, axes, dtype, None, keep_dims))
+
+
+def _by_product(call: Call, axes: list[int]) -> Callable[[Array], Array] | None:
+    """Return the sum as a product; None where numpy takes less time, or where the axes lie apart."""
+    shape, small = call.x.shape, call.x.size < LEAST or call.x.dtype is not DType.FLOAT32
+    if small or not axes or axes[-1] - axes[0] >= len(axes):
+        return None
+    batch, channels = math.prod(shape[: axes[0]]), math.prod(shape[axes[-1] + 1 :])
+    count, result = call.x.size // (batch * channels), call.y.shape
+    if channels == 1:
+        return _of_rows(batch, count, result) if 1 < count <= SHORT < batch else None
+    most = min(count, WIDE // channels)
+    if not most or count < SHORT:
+        return None
+    together = next(k for k in range(most, 0, -1) if count % k == 0)
+    pixels, ones = (
+        (batch, count // together, together * channels),
+        np.ones((1, count // together), np.float32),
+    )
+
+    def of_pixels(x: Array) -> Array:
+        total = np.matmul(ones, x.reshape(pixels))
+        return np.asarray(_add(total.reshape(batch, together, channels), 1).reshape(result))
+
+    return of_pixels
+
+
+def _of_rows(rows: int, length: int, result: tuple[int, ...]) -> Callable[[Array], Array]:
+    ones = np.ones(length, np.float32)
+    return lambda x: np.asarray(x.reshape(rows, length).dot(ones).reshape(result))
