@@ -19,7 +19,7 @@ from gpunn.ops.kernels.window import Window, strided
 from gpunn.ops.memory import FEW_BYTES, aligned, scratch
 from gpunn.types import Array, Shape
 
-FEW = 24  # channels of the result, up to which copies weigh more than products
+FEW = 32  # channels of the result, up to which copies weigh more than products
 LEAST = 1 << 17  # elements of patches, for which more than what is around each call of numpy's counts
 WASTE = 5 / 4  # columns that are multiplied, times those of the result
 
@@ -31,7 +31,7 @@ def suits(window: Window, shape: Shape, filter: Array) -> bool:
     return (
         shape[3] == depth
         and window.dilation[1] == 1
-        and width > stride
+        and width >= 2 * stride
         and channels <= FEW
         and depth * filter.itemsize <= FEW_BYTES
         and shape[0] * math.prod(window.out) * math.prod(filter.shape[1:]) >= LEAST
