@@ -169,9 +169,14 @@ def scratch(name: str, shape: Shape, dtype: np.dtype[Any]) -> Array:
 def by_blocks(write: Callable[[Array, Array], None], x: Array, dtype: npt.DTypeLike | None = None) -> Array:
     """Return what `write` computes of each element for itself, in x's dtype or another one.
 
-    It gets some elements [n] of x and memory for their results, which it writes.
+    It gets some elements of x, along one axis or more, and an array of the same shape for their results.
     """
-    result = empty(x.shape, x.dtype if dtype is None else dtype)
+    kind = x.dtype if dtype is None else dtype
+    if x.ndim and 0 < x.size <= BLOCK:
+        few: Array = np.empty(x.shape, kind)
+        write(x, few)
+        return few
+    result = empty(x.shape, kind)
     source, target = x.reshape(-1), result.reshape(-1)
     for first in range(0, source.size, BLOCK):
         write(source[first : first + BLOCK], target[first : first + BLOCK])

@@ -267,7 +267,7 @@ def bucketize(x: Array, *, boundaries: Sequence[float]) -> Array:
         return np.searchsorted(bounds, reals, side="right").astype(np.int32)
 
     def write(x: Array, out: Array) -> None:
-        below = np.zeros(x.size, np.uint8)
+        below = np.zeros(x.shape, np.uint8)
         for bound in bounds:
             below += np.less(x, bound).view(np.uint8)
         np.subtract(bounds.size, below, out=out)
