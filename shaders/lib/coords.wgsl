@@ -1,7 +1,7 @@
 //!use walk
 // Coordinates of an element in up to eight dimensions, and the place to which strides lead from there.
-// Expects HIGH (1: there are more than four dimensions), p.size and p.size_hi (extents of the inner and of the outer
-// four dimensions), p.inner (elements of the inner four).
+// Expects RANK, the dimensions; p.size and p.size_hi (extents of the inner and of the outer four dimensions), p.inner
+// (elements of the inner four). Divisions take long, so there are no more than the rank needs.
 
 struct Coords {
   low: vec4<u32>,
@@ -9,14 +9,22 @@ struct Coords {
 }
 
 fn coords(i: u32) -> Coords {
-  if (HIGH == 1u) {
+  if (RANK > 4u) {
     return Coords(unravel(i % p.inner, p.size), unravel(i / p.inner, p.size_hi));
   }
-  return Coords(unravel(i, p.size), vec4<u32>(0u));
+  if (RANK == 1u) { return Coords(vec4<u32>(0u, 0u, 0u, i), vec4<u32>()); }
+  let n = vec4<u32>(p.size);
+  let z = i / n.w;
+  let w = i - z * n.w;
+  if (RANK == 2u) { return Coords(vec4<u32>(0u, 0u, z, w), vec4<u32>()); }
+  let y = z / n.z;
+  if (RANK == 3u) { return Coords(vec4<u32>(0u, y, z - y * n.z, w), vec4<u32>()); }
+  let x = y / n.y;
+  return Coords(vec4<u32>(x, y - x * n.y, z - y * n.z, w), vec4<u32>());
 }
 
 fn along(at: Coords, stride: vec4<i32>, stride_hi: vec4<i32>) -> u32 {
-  if (HIGH == 1u) {
+  if (RANK > 4u) {
     return distance(at.low, stride) + distance(at.high, stride_hi);
   }
   return distance(at.low, stride);

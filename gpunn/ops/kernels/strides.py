@@ -97,8 +97,8 @@ def halves(name: str, values: Shape, fill: int) -> dict[str, Param]:
 
 
 def space_constants(sizes: Shape) -> dict[str, int]:
-    """Return the constants for lib/coords.wgsl: whether there are more than four dimensions."""
-    return {"HIGH": int(len(sizes) > 4)}
+    """Return the constants for lib/coords.wgsl: how many dimensions there are."""
+    return {"RANK": max(len(sizes), 1)}
 
 
 def matrix_steps(shape: Shape, adjoint: bool) -> tuple[int, int]:

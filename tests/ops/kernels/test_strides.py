@@ -83,7 +83,7 @@ def test_parameters() -> None:
         "x_stride": (120, 30, 6, 1),
         "x_stride_hi": (0, 0, 0, 360),
     }
-    assert space_constants(sizes) == {"HIGH": 1}
-    assert space_constants(sizes[1:]) == {"HIGH": 0}
+    assert space_constants(sizes) == {"RANK": 5}
+    assert space_constants(()) == {"RANK": 1}
     with pytest.raises(Unsupported, match="9 dimensions that cannot be merged"):
         space_params((2,) * 9, {})
