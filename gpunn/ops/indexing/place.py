@@ -13,6 +13,7 @@ import numpy as np
 from gpunn.kernel import Kernel, Loop, Read, Scratch, Unsupported, Write, flat_threads, size_of, vec_width
 from gpunn.ops.call import Call
 from gpunn.ops.check import INDICES, expect_bool, expect_entries, expect_int, expect_ints, expect_unquantised
+from gpunn.ops.expansion import Expansion, Tensor
 from gpunn.ops.guard import ANY_NUMBER, Guard
 from gpunn.ops.indexing import gradients
 from gpunn.ops.kernels.chain import boxes, chained, keeping
@@ -78,9 +79,20 @@ def _axes_once(call: Call, named: Read) -> list[Kernel]:
     return chained(kernel, kept, boxes((call.input(1).size,), call.device.max_loop_iterations))
 
 
+def _expand_reverse(call: Call, to: Expansion, x: Tensor, axes: Tensor) -> Tensor:
+    """Write the op as a slice that walks backwards, if the axes are known and there."""
+    rank = call.x.rank
+    named = None if axes.value is None else {int(axis) for axis in axes.value.reshape(-1)}
+    if named is None or not all(-rank <= axis < rank for axis in named):
+        raise Unsupported("axes that a run names")
+    strides = tuple(-1 if {d, d - rank} & named else 1 for d in range(rank))
+    return to.add("strided_slice", x, begin=(None,) * rank, end=(None,) * rank, strides=strides)
+
+
 @op(
     _infer_reverse,
     _reverse_kernels,
+    expand=_expand_reverse,
     guards=(Guard(1, _reversible_axes, "axes"),),
     raw=True,
     strings=True,
