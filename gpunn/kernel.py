@@ -154,7 +154,8 @@ class Kernel:
     workgroups of any width along x, with these threads. `generated` is WGSL that the kernel brings, for names
     that the body leaves open; `unrolled`: most of its time passes in loops that are written out there.
     `pointwise`: its result element by element, where it has that form. `halves`: it has products in f16,
-    which the shader's source enables. For lowering: `wide_words`, it loads and stores four elements as two
+    which the shader's source enables. `rounded_up`: its last store of four may lie in its result's padding.
+    For lowering: `wide_words`, it loads and stores four elements as two
     words of 64 bits; `without_shifts`, it takes bytes out of words by products of reals.
     `reason` says why this body was chosen (gpunn inspect --plan).
     """
@@ -177,6 +178,7 @@ class Kernel:
     unrolled: bool = False
     pointwise: Pointwise | None = None
     halves: bool = False
+    rounded_up: bool = False
     wide_words: bool = False
     without_shifts: bool = False
     reason: str = ""
@@ -200,7 +202,7 @@ class Kernel:
     @property
     def pads(self) -> bool:
         """Tell whether its last store of four elements may end behind its result, in the tensor's padding."""
-        return ROWS_OF_FOURS in self.libraries
+        return self.rounded_up or ROWS_OF_FOURS in self.libraries
 
     @property
     def groups(self) -> Grid:

@@ -159,6 +159,18 @@ def test_single_rows_are_joined_if_fours_end_with_them(gpu: str, channels: int, 
     assert copied(model) == (2 if channels % 4 and not appended else 0)
 
 
+@pytest.mark.parametrize(("odd", "joins"), [(7, 0), (65537, 1), (65540, 0)])
+def test_elementwise_results_end_in_rows(gpu: str, odd: int, joins: int) -> None:
+    """A result of many words is stored by fours, also one of an odd size, which is copied then."""
+    model = Model("odd")
+    x, y = model.input("x", float32(odd)), model.input("y", float32(5))
+    (condition,) = model.add("less", [x, model.constant("zero", np.float32(0))])
+    (chosen,) = model.add("select", [condition, x, model.constant("ones", np.ones(odd, np.float32))])
+    after = clamped(model, y)
+    model.output(concat(model, chosen, after, axis=0), concat(model, after, clamped(model, x), axis=0))
+    assert copied(model) == 1 + 2 * joins
+
+
 def test_strips_of_depthwise_convolutions_are_written_at_once(gpu: str) -> None:
     """Shaders that kernels generate store through accessors. A window with a single one has exact sums."""
     model = Model("strips")

@@ -7,6 +7,7 @@ from dataclasses import replace
 from gpunn.kernel import Kernel, Read, Write, ceil_div, flat_threads, vec_width
 from gpunn.ops.call import Call
 from gpunn.ops.elementwise.binary_integer import Combine
+from gpunn.ops.elementwise.unary_kernel import lanes_of
 from gpunn.ops.kernels.strides import (
     aligned,
     broadcast_strides,
@@ -48,9 +49,7 @@ def _flat(call: Call, combine: Combine, modes: tuple[int, int], sizes: Shape) ->
     """Make the kernel for operands that are dense, one element, or repeat over the last merged dimension."""
     repeats = REPEAT in modes
     period = sizes[-1] if repeats else call.y.size
-    # Elements of less than a word are stored four at once; the last may lie in the padding of the tensors.
-    parts = call.y.dtype.itemsize < 4 and not repeats
-    lanes = 4 if parts else vec_width(call.y.size, period)
+    lanes = vec_width(call.y.size, period) if repeats else lanes_of(call.y)
     count = ceil_div(call.y.size, lanes)
     a, b = (Read("ab"[k], k, width=1 if modes[k] == SPLAT else lanes) for k in range(2))
     return Kernel(
@@ -63,6 +62,7 @@ def _flat(call: Call, combine: Combine, modes: tuple[int, int], sizes: Shape) ->
         functions=combine.functions,
         libraries=combine.libraries,
         lanes=lanes,
+        rounded_up=call.y.size % lanes > 0,
         reason="element by element",
     )
 

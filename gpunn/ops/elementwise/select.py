@@ -9,6 +9,7 @@ from gpunn.ops.call import Call, broadcast_shapes
 from gpunn.ops.check import expect_unquantised
 from gpunn.ops.elementwise import gradients
 from gpunn.ops.elementwise.choice import chosen
+from gpunn.ops.elementwise.unary_kernel import lanes_of
 from gpunn.ops.kernels.strides import (
     aligned,
     broadcast_strides,
@@ -34,12 +35,11 @@ def _infer_select(call: Call) -> TensorType:
 def _space(call: Call) -> tuple[int, tuple[Shape, ...]]:
     """Return lanes; then the result's sizes and the strides of the three inputs, merged, counted in lanes.
 
-    A single dimension is rounded up to words of four: the last word may reach into the padding of the
-    tensors.
+    A single dimension may be rounded up to words of four (see lanes_of()).
     """
     walks = (broadcast_strides(call.input(k).shape, call.y.shape) for k in range(3))
     sizes, *strides = merge(call.y.shape, *walks)
-    if len(sizes) == 1 and call.y.dtype.itemsize <= 4:
+    if len(sizes) == 1 and lanes_of(call.y) == 4:
         sizes = (4 * ceil_div(sizes[0], 4),)
     if aligned(sizes, *strides):
         return 4, by_fours(sizes, *strides)
@@ -70,6 +70,7 @@ def _select_kernel(call: Call) -> Kernel:
         constants={**splats, **space_constants(sizes)},
         functions={"choose": Function(("c", "a", "b"), "select(b, a, c != 0)", ("c", "", ""))},
         lanes=lanes,
+        rounded_up=count * lanes > call.y.size,
         pointwise=_pointwise(call),
         reason="element by element",
     )

@@ -209,6 +209,17 @@ def test_generated_broadcasts(backend: str) -> None:
         )
 
 
+@pytest.mark.parametrize("count", [1023, 1 << 16, 65537, 65538, 65543])
+def test_sizes_that_4_does_not_divide(count: int, backend: str) -> None:
+    a, b = random(1, count), random(2, count)
+    check("sub", [a, b], backend=backend)
+    check("less", [a, b], backend=backend)
+    check("abs", [a], backend=backend)
+    check("select", [a < b, a, b], backend=backend)
+    check("cast", [np.arange(count, dtype=np.int64)], {"dtype": "int32"}, backend=backend)
+    check("add", [np.arange(count, dtype=np.int64)] * 2, backend=backend)
+
+
 def test_more_groups_than_one_dimension_of_the_grid_holds(backend: str) -> None:
     check("add", [random(0, 65_535 * 64 + 65), random(1, 1)], backend=backend)
 
