@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from gpunn.kernel import Kernel, Read, Unsupported, ceil_div, flat_threads, size_of
+from gpunn.kernel import Kernel, Param, Read, Unsupported, ceil_div, flat_threads, size_of
 from gpunn.ops.accuracy import BASIC
 from gpunn.ops.algebra import Algebra
 from gpunn.ops.axes import ELEMENTWISE, Axes, Space, alike
@@ -17,7 +17,8 @@ from gpunn.ops.check import QUANTIZED, expect_float, expect_int
 from gpunn.ops.elementwise.unary_kernel import elementwise
 from gpunn.ops.fixed_point import affine
 from gpunn.ops.fixed_point.affine import LIMITS, quantize_multiplier, rescale, scale_of, store
-from gpunn.ops.fixed_point.tables import every_value, last_entry, read_table, table_kernel
+from gpunn.ops.fixed_point.tables import every_value, read_table, table_kernel
+from gpunn.ops.kernels.sort import ascending
 from gpunn.ops.memory import empty
 from gpunn.ops.op import EIGHT_BITS, Op, Quantized, op
 from gpunn.types import Array, DType, Quantization, TensorType
@@ -84,6 +85,7 @@ def dequantize(x: Array) -> Array:
 
 BLOCK = 1 << 14  # reals that are rounded at a time
 SIGN, ALMOST_HALF = np.uint32(1 << 31), np.uint32(0x3EFFFFFF)  # bits of float32
+LEAST_SCALE = 2.0**-118  # numbers below 2^-126 may count as 0; they are no step then, nor is 1 / scale
 # The types of results for inputs of which these are not the usual ones, as in LiteRT.
 _TARGETS = {DType.INT16: (*QUANTIZED, DType.INT32), DType.INT32: (DType.INT8, DType.INT16)}
 
@@ -197,13 +199,6 @@ def thresholds(dtype: DType, scale: float, zero: int) -> Array:
     return least
 
 
-def _ascending(reals: Array) -> Array:
-    """Convert float32 numbers to integers of the same order (shaders/lib/ascending.wgsl)."""
-    bits = reals.astype(np.float32).view(np.int32)
-    magnitude = bits & np.int32(0x7FFFFFFF)
-    return np.where(bits < 0, -magnitude, magnitude)
-
-
 def _rescaling_kernel(call: Call) -> Kernel:
     (from_scale, from_zero), (scale, zero) = scale_of(call, call.x), scale_of(call, call.y)
     multiplier, shift = quantize_multiplier(from_scale / scale)
@@ -225,16 +220,24 @@ def _quantize_kernel(call: Call) -> Kernel:
         first = _upwards(call)
         return table_kernel(call, upwards, (first, away)) if first else table_kernel(call, away)
     scale, zero = scale_of(call, call.y)
-    least = _ascending(thresholds(call.y.dtype, scale, zero))
+    low, high = LIMITS[call.y.dtype]
+    least = ascending(thresholds(call.y.dtype, scale, zero))
     count = ceil_div(call.x.size, 4)
+    params: dict[str, Param] = {"count": count, "ends": (low, zero, 0, 0)}
+    constants, libraries, reason = {"HALF": least.size // 2}, ("steps",), "a search among all steps"
+    if LEAST_SCALE <= scale <= 1 / LEAST_SCALE:
+        params |= {"inverse": 1 / scale, "bottom": float(low - zero), "top": float(high - zero)}
+        least = np.append(least, np.int32(2**31 - 1))
+        constants, libraries, reason = {}, ("near_steps",), "a product, and the steps beside it"
     return Kernel(
         body="quantize",
         threads=flat_threads(count),
         reads=(Read("x", 0, width=4), Read("least", None, value=least)),
-        params={"count": count, "ends": (LIMITS[call.y.dtype][0], zero, 0, 0)},
-        constants={"HALF": (last_entry(call.y.dtype) + 1) // 2},
+        params=params,
+        constants=constants,
+        libraries=libraries,
         lanes=4,
-        reason="a search among all steps",
+        reason=reason,
     )
 
 

@@ -8,11 +8,20 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from gpunn.kernel import Kernel, Read, Scratch, Write, ceil_div, flat_threads
 from gpunn.ops.check import FLOATS
-from gpunn.types import DType, TensorType
+from gpunn.types import Array, DType, TensorType
 
 BLOCK = 256  # elements that a workgroup sorts
+
+
+def ascending(reals: Array) -> Array:
+    """Convert float32 numbers to int32 of the same order (shaders/lib/ascending.wgsl)."""
+    bits = reals.astype(np.float32).view(np.int32)
+    magnitude = bits & np.int32(0x7FFFFFFF)
+    return np.where(bits < 0, -magnitude, magnitude)
 
 
 def ordering(dtype: DType, descending: int, **constants: int) -> dict[str, Any]:

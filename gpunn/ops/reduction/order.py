@@ -16,7 +16,6 @@ import numpy as np
 
 from gpunn.kernel import (
     Candidate,
-    Function,
     Kernel,
     Kernels,
     Loop,
@@ -26,15 +25,17 @@ from gpunn.kernel import (
     ceil_div,
     flat_threads,
     halving,
+    is_nan,
     size_of,
 )
 from gpunn.ops.algebra import Algebra
 from gpunn.ops.axes import ELEMENTWISE, Axes, Space, each_axis, without
 from gpunn.ops.call import Call
 from gpunn.ops.check import NUMBERS, SMALL, expect_dtype, expect_entries, expect_int, expect_unquantised
+from gpunn.ops.elementwise.unary_kernel import elementwise
 from gpunn.ops.kernels.chain import boxes, chained, keeping
 from gpunn.ops.kernels.cooperative import CooperativeGroup, cooperative_group, in_groups
-from gpunn.ops.kernels.sort import BLOCK, ordering, sorting
+from gpunn.ops.kernels.sort import BLOCK, ascending, ordering, sorting
 from gpunn.ops.memory import by_blocks
 from gpunn.ops.op import Op, op
 from gpunn.ops.reduction.gradients import TOP_K
@@ -242,14 +243,22 @@ _REALS = {DType.INT32: "i64_to_f32(i64_from_i32(x))", DType.INT64: "i64_to_f32(x
 
 
 def _bucketize_kernel(call: Call) -> Kernel:
-    bounds = np.asarray(call["boundaries"], np.float32)
-    return Kernel(
-        body="bucketize",
-        threads=flat_threads(call.x.size),
-        reads=(Read("x", 0), Read("bound", None, value=bounds)),
-        params={"count": call.x.size, "bounds": bounds.size},
-        functions={"real": Function(("x",), _REALS.get(call.x.dtype, "x"), ("x",), "bound")},
-        libraries=("int64",) if call.x.dtype in _REALS else (),
+    """Search among the boundaries, as a power of two of integers, of which each number reaches the first."""
+    bounds, real = np.asarray(call["boundaries"], np.float32), _REALS.get(call.x.dtype, "x")
+    half = max(1 << bounds.size.bit_length() >> 1, 1)
+    beyond = np.int32(2**31 - 1)
+    least = np.full(2 * half, beyond)
+    least[1 : bounds.size + 1] = np.where(np.isnan(bounds), beyond, ascending(bounds))
+    key = f"select(ascending(bitcast<i32>({real})), 0x7fffffff, {is_nan(real)})"
+    libraries = ("steps", "ascending", *(("int64",) if call.x.dtype in _REALS else ()))
+    counted = f"min(i32(reached({key})), i32(p.bounds))"
+    kernel = elementwise(call, counted, {"bounds": bounds.size}, libraries)
+    return replace(
+        kernel,
+        reads=(*kernel.reads, Read("least", None, value=least)),
+        constants={"HALF": half},
+        pointwise=None,
+        loop_iterations=4 * Loop(half.bit_length()).iterations,
         reason=f"a search among {bounds.size} boundaries",
     )
 

@@ -128,6 +128,10 @@ def test_buckets(backend: str) -> None:
     assert y.tolist() == [[0, 1, 3, 3], [4, 4, 4, 4]]
     check("bucketize", [np.arange(-3, 4, dtype=np.int32)], attrs, backend=backend)
     assert check("bucketize", [x], {"boundaries": ()}, backend=backend)[0].max() == 0
+    for count in (1, 2, 3, 4, 7, 8, 100):
+        attrs = {"boundaries": tuple(np.sort(random(count, count)).tolist())}
+        for dtype in (np.float32, np.float16, np.int32, np.int64):
+            check("bucketize", [random(0, 5, 7, low=-9, high=9).astype(dtype)], attrs, backend=backend)
     with pytest.raises(ModelError, match="bucketize: boundaries must be in ascending order"):
         model_of("bucketize", [x], {"boundaries": (1.0, 0.0)})
 
