@@ -1,25 +1,29 @@
 //!use grid
-// sorted = the places of x's elements, sorted within blocks of WX elements of a row, in the order of lib/order.wgsl or
-// lib/int64_order.wgsl; among equals the lowest place comes first.
-// Expects x, sorted; p.length (elements of a row), p.rows, p.blocks (workgroups that share a row); what the order
-// expects. An invocation places one element.
+// sorted and keys = the places of x's elements and their keys, sorted within blocks of WX elements of a row, in the
+// order of lib/order.wgsl or lib/int64_order.wgsl, of each block the first p.run; among equals the lowest place comes
+// first.
+// Expects x, sorted, keys; p.length (elements of a row), p.rows, p.blocks (workgroups that share a row), p.total (what
+// a row keeps); what the order expects. An invocation places one element.
 
-var<workgroup> keys: array<Key, WX>;
+var<workgroup> seen: array<Key, WX>;
 
 @compute @workgroup_size(WX, WY, WZ)
 fn main(at: Invocation) {
   let number = workgroup_number(at);
-  let block = number % p.blocks * WX;
-  let first = number / p.blocks * p.length + block;
-  let count = min(WX, p.length - block);
+  let row = number / p.blocks;
+  let block = number - row * p.blocks;
+  let first = row * p.length + block * WX;
+  let count = min(WX, p.length - block * WX);
   let own = order(load_x(first + min(at.local.x, count - 1u)));
-  keys[at.local.x] = own;
+  seen[at.local.x] = own;
   workgroupBarrier();
   var rank = 0u;
   for (var k = 0u; k < count; k++) {
-    rank += select(0u, 1u, sooner(keys[k], own) || (!sooner(own, keys[k]) && k < at.local.x));
+    rank += select(0u, 1u, sooner(seen[k], own) || (!sooner(own, seen[k]) && k < at.local.x));
   }
-  if (at.local.x < count && number < p.blocks * p.rows) {
-    store_sorted(first + rank, i32(first + at.local.x));
+  if (at.local.x < count && rank < p.run && row < p.rows) {
+    let place = row * p.total + block * p.run + rank;
+    store_sorted(place, i32(first + at.local.x));
+    store_keys(place, own);
   }
 }

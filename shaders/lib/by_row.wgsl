@@ -1,17 +1,5 @@
 // Updates in the order of their rows (gpunn/ops/kernels/by_row.py).
-// Expects sorted (the numbers of updates, ordered by row), row_of (the row of an update), p.updates.
+// Expects keys (in this order the row of each update, as lib/order.wgsl makes it). before(row) of lib/row_search.wgsl
+// or lib/row_begins.wgsl is the number of the first update of a row; if it has none, that of another row, or of none.
 
-// The number of sorted updates that belong to rows before `row`.
-fn before(row: i32) -> u32 {
-  var low = 0u;
-  var high = p.updates;
-  while (low < high) {
-    let middle = (low + high) / 2u;
-    if (load_row_of(u32(load_sorted(middle))) < row) {
-      low = middle + 1u;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
-}
+fn row_at(k: u32) -> i32 { return ~load_keys(k); }

@@ -1,13 +1,9 @@
-//!use ascending
+//!use ascending keys
 // Numbers as integers with numpy's order, on every driver (gpunn/ops/reduction/order.py). For int64:
 // lib/int64_order.wgsl.
 // Expects x; REAL (1: x is f32, 0: i32), DESCENDING (1: the greatest number comes first, 0: the smallest).
 
-alias Key = i32;
-
-fn latest() -> Key { return -0x7fffffff - 1; }
-
-// The greater the key, the sooner the number comes. NaN comes first, and both zeros have one key.
+// NaN comes first, and both zeros have one key.
 fn order(x: T_x) -> Key {
   var key = bitcast<i32>(x);
   if (REAL == 1u) {
@@ -16,5 +12,3 @@ fn order(x: T_x) -> Key {
   }
   return select(~key, key, DESCENDING == 1u);
 }
-
-fn sooner(a: Key, b: Key) -> bool { return a > b; }

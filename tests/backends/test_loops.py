@@ -84,13 +84,12 @@ def test_long_sequences(reverse: bool, gpu: str) -> None:
 
 # Bodies with short loops, whatever the call: they halve a range, or count dimensions or a block's elements.
 SHORT = {
-    "bucketize",
     "find_rows",
     "gather_nd",
     "merge_runs",
     "put_slice",
-    "quantize",
     "sort_blocks",
+    "sort_strips",
     "take_slice",
     "top_k",
 }

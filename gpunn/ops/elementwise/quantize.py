@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from gpunn.kernel import Kernel, Param, Read, Unsupported, ceil_div, flat_threads, size_of
+from gpunn.kernel import Kernel, Loop, Param, Read, Unsupported, ceil_div, flat_threads, size_of
 from gpunn.ops.accuracy import BASIC
 from gpunn.ops.algebra import Algebra
 from gpunn.ops.axes import ELEMENTWISE, Axes, Space, alike
@@ -225,10 +225,12 @@ def _quantize_kernel(call: Call) -> Kernel:
     count = ceil_div(call.x.size, 4)
     params: dict[str, Param] = {"count": count, "ends": (low, zero, 0, 0)}
     constants, libraries, reason = {"HALF": least.size // 2}, ("steps",), "a search among all steps"
+    loops = 4 * Loop(8 * call.y.dtype.itemsize).iterations
     if LEAST_SCALE <= scale <= 1 / LEAST_SCALE:
         params |= {"inverse": 1 / scale, "bottom": float(low - zero), "top": float(high - zero)}
         least = np.append(least, np.int32(2**31 - 1))
         constants, libraries, reason = {}, ("near_steps",), "a product, and the steps beside it"
+        loops = 0
     return Kernel(
         body="quantize",
         threads=flat_threads(count),
@@ -237,6 +239,7 @@ def _quantize_kernel(call: Call) -> Kernel:
         constants=constants,
         libraries=libraries,
         lanes=4,
+        loop_iterations=loops,
         reason=reason,
     )
 

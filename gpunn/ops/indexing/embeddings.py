@@ -101,10 +101,11 @@ def _sparse_kernels(call: Call) -> list[Kernel]:
     sums = Kernel(
         body="embedding_sums",
         threads=flat_threads(count),
-        reads=(*order, Read("id", 0), Read("weight", 2), Read("x", 3, width=lanes)),
+        reads=(*order.reads, Read("id", 0), Read("weight", 2), Read("x", 3, width=lanes)),
         writes=(Write(width=lanes),),
         params={"count": count, "row": row // lanes, "rows": values.shape[0], "updates": updates.count},
         constants={"COMBINER": COMBINERS.index(call["combiner"])},
+        libraries=order.libraries,
         lanes=lanes,
         reason=updates.reason,
     )

@@ -188,15 +188,18 @@ def whole_copy(x: TensorType, operand: int, reason: str) -> Kernel:
     return strided_copy(Read("x", operand), (x.size,), (1,), (1,), reason=reason)
 
 
-def filled(y: TensorType, value: float, reason: str) -> Kernel:
-    """Make a kernel that sets every element of the result, of type y, to a number."""
+def filled(y: TensorType, value: float, reason: str, output: int | Scratch = 0) -> Kernel:
+    """Make a kernel that sets every element of a result, or of a tensor for later kernels, to a number.
+
+    y: its type.
+    """
     lanes = vec_width(y.size)
     count = y.size // lanes
     return Kernel(
         body="unary",
         threads=flat_threads(count),
         reads=(Read("x", None),),
-        writes=(Write(width=lanes),),
+        writes=(Write(output=output, width=lanes),),
         params={"count": count, "value": number_param(y.dtype, value)},
         functions={"apply": Function(("x",), "T(p.value)")},
         lanes=lanes,

@@ -20,7 +20,6 @@ from gpunn.kernel import (
     Kernels,
     Loop,
     Read,
-    Scratch,
     Write,
     ceil_div,
     flat_threads,
@@ -35,7 +34,7 @@ from gpunn.ops.check import NUMBERS, SMALL, expect_dtype, expect_entries, expect
 from gpunn.ops.elementwise.unary_kernel import elementwise
 from gpunn.ops.kernels.chain import boxes, chained, keeping
 from gpunn.ops.kernels.cooperative import CooperativeGroup, cooperative_group, in_groups
-from gpunn.ops.kernels.sort import BLOCK, ascending, ordering, sorting
+from gpunn.ops.kernels.sort import BLOCK, Sorted, ascending, ordering, sorting
 from gpunn.ops.memory import by_blocks
 from gpunn.ops.op import Op, op
 from gpunn.ops.reduction.gradients import TOP_K
@@ -163,7 +162,7 @@ def _top_kernels(call: Call) -> Iterator[Candidate]:
     if length <= BLOCK:
         yield Candidate([_ranked_top(call)], "all pairs of a short row")
     else:
-        kernels, order = sorting(Read("x", 0), call.x, 1)
+        kernels, order = sorting(Read("x", 0), call.x, 1, call.device, k)
         yield Candidate([*kernels, _sorted_top(call, order)], "a sort of each row")
 
 
@@ -179,13 +178,18 @@ def _ranked_top(call: Call) -> Kernel:
     )
 
 
-def _sorted_top(call: Call, order: Scratch) -> Kernel:
+def _sorted_top(call: Call, order: Sorted) -> Kernel:
     return Kernel(
         body="take_sorted",
         threads=flat_threads(call.y.size),
-        reads=(Read("x", 0), Read("sorted", order)),
+        reads=(Read("x", 0), Read("sorted", order.places)),
         writes=_TOP,
-        params={"count": call.y.size, "length": call.x.shape[-1], "k": call["k"]},
+        params={
+            "count": call.y.size,
+            "length": call.x.shape[-1],
+            "total": order.length,
+            "k": call["k"],
+        },
         reason="the first of each sorted row",
     )
 

@@ -136,6 +136,19 @@ def test_many_updates_of_many_rows(dtype: Any, backend: str) -> None:
     np.testing.assert_array_equal(y, (expected - least) % (-2 * least) + least)
 
 
+@pytest.mark.parametrize("constants", [(), (0,)])
+@pytest.mark.parametrize("shape", [(70, 70), (4097,), (90, 50, 4), (4096, 3)])
+def test_a_list_of_the_first_updates_of_many_rows(
+    shape: tuple[int, ...], constants: tuple[int, ...], hardware: str
+) -> None:
+    """Most rows have none, some several; the first and the last one have some."""
+    depth = min(len(shape), 2) if shape[-1] > 4 else len(shape) - 1
+    index = np.concatenate([names(1, MANY, tuple(n // 2 for n in shape[:depth])), np.zeros((2, depth))])
+    index = np.concatenate([index, [np.array(shape[:depth]) - 1]]).astype(np.int32)
+    updates = random(2, len(index), *shape[depth:]).round()
+    check("scatter_nd", [index, updates], {"shape": shape}, backend=hardware, constants=constants, **EXACT)
+
+
 @pytest.mark.parametrize("wrong", [-1, 4, -(2**31), 2**31 - 1])
 def test_an_index_out_of_range_is_an_error(wrong: int, backend: str) -> None:
     index, x, one = ints([0, 1], [1, wrong]), random(0, 2), random(0)

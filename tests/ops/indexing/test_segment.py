@@ -67,6 +67,13 @@ def test_empty_segments_and_negative_ids(backend: str) -> None:
             assert compiled(data, where).tolist() == [[empty], [7], [empty]]
 
 
+@pytest.mark.parametrize("constants", [(), (1,)])
+def test_many_segments_and_negative_ids(constants: tuple[int, ...], backend: str) -> None:
+    ids = np.random.default_rng(0).integers(-2, 5000, 900).astype(np.int32)
+    attrs = {"segments": 5000, "drops": True}
+    check("segment_max", [random(0, 900, 3), ids], attrs, backend=backend, constants=constants)
+
+
 @pytest.mark.parametrize(("where", "drops"), [((0, -1), False), ((3, 0), False), ((3, 0), True)])
 def test_ids_out_of_range_are_refused(where: tuple[int, ...], drops: bool, backend: str) -> None:
     data, attrs = random(0, 2, 2), {"segments": 3, "drops": drops}

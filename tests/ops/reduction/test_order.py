@@ -120,6 +120,15 @@ def test_sorted_rows(shape: tuple[int, ...], k: int, dtype: Any, backend: str) -
     check("top_k", [x], {"k": k}, backend=backend, **EXACT)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.int64])
+@pytest.mark.parametrize("length", [257, 300, 511, 520, 2049, 5000])
+def test_the_first_of_sorted_rows(length: int, dtype: Any, hardware: str) -> None:
+    """Runs are cut off behind the first k; hardware sorts more elements at a time."""
+    x = random(length, 2, length, low=-99, high=99).astype(np.int8).astype(dtype)
+    for k in (17, 24, 100, 255, length - 1, length):
+        check("top_k", [x], {"k": k}, backend=hardware, **EXACT)
+
+
 def test_buckets(backend: str) -> None:
     boundaries = (-1.5, 0.0, 0.0, 2.0)
     x = np.array([[-2, -1.5, -0.0, 1.9], [2, 1e9, np.inf, np.nan]], np.float32)
