@@ -1,4 +1,4 @@
-//!use cooperative window
+//!use cells cooperative window
 // A pool over height and width: finish(s, n), where s combines start() with all cells of the window inside the input,
 // and n is the number of these cells.
 // Expects x [batch, H, W, C] and y [batch, OH, OW, C], C counts V's; p.x_pitch and p.x_first, where pixels of x begin;
@@ -31,10 +31,4 @@ fn compute(at: Member) {
     let cells = inside(upper_left.row, p.KH, p.H) * inside(upper_left.column, p.KW, p.W);
     storev_y(i, applyv(finishv(all, V(T(cells)))));
   }
-}
-
-// How many of `size` places from `first` on, which may lie before 0, are below `extent`.
-fn inside(first: u32, size: u32, extent: u32) -> u32 {
-  let begin = i32(first);
-  return u32(max(min(begin + i32(size), i32(extent)) - max(begin, 0), 0));
 }

@@ -27,7 +27,7 @@ NOWHERE = 2**31 - 1  # the row of an update that names none, behind all others (
 
 
 class Order(NamedTuple):
-    """How kernels read sorted updates: operands and libraries for lib/by_row.wgsl."""
+    """Sorted updates as kernels read them: operands and libraries for lib/by_row.wgsl."""
 
     reads: tuple[Read, ...]
     libraries: tuple[str, ...]

@@ -16,16 +16,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpunn.kernel import Function, Kernel, Read, Unsupported, Write, fits_i32, keep_nan, vec_width
+from gpunn.kernel import Function, Kernel, keep_nan
 from gpunn.ops.accuracy import BASIC, SELECTION, Accuracy, sums
 from gpunn.ops.algebra import Algebra, Border
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, SMALL, expect_dtype
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.fixed_point.affine import LIMITS, activation_bounds, store
-from gpunn.ops.kernels.chain import boxes, chained, keeping
-from gpunn.ops.kernels.cooperative import CooperativeGroup
-from gpunn.ops.kernels.tiling import shares
 from gpunn.ops.kernels.window import (
     Padding,
     Pair,
@@ -35,12 +32,11 @@ from gpunn.ops.kernels.window import (
     pad_input,
     resolve,
     seen,
-    window_params,
 )
 from gpunn.ops.memory import empty, scratch
 from gpunn.ops.op import EIGHT_BITS, Op, Prepare, Quantized, op
 from gpunn.ops.reduction.gradients import pools
-from gpunn.rows import Pitch
+from gpunn.ops.reduction.pool_kernel import pool_kernels
 from gpunn.types import Array, DType, Shape, TensorType
 
 MANY = 128  # channels, enough for a loop of numpy's
@@ -155,43 +151,14 @@ def _integer_kernels(call: Call) -> list[Kernel]:
 
 
 def _pool_kernels(call: Call, pool: Pool, apply: dict[str, Function], partial: DType) -> list[Kernel]:
-    """Make the kernels of a pool: one, or several that combine parts of the window, as `partial`."""
-    window = pool_window(call)
-    _, height, width, channels = call.x.shape
-    lanes = vec_width(channels)
-    pixels = Pitch(channels, lanes)
-    if not fits_i32(call.x.size, call.y.size):
-        raise Unsupported("more elements than the shaders can count")
-    results = call.y.size // lanes
-    group = CooperativeGroup(results, shares(results, window.size[0], call.device))
     functions = {
         "start": Function((), pool.wgsl_start),
         "enter": Function(("v",), pool.wgsl_enter),
         "combine": Function(("s", "v"), pool.wgsl_combine),
         "finish": Function(("s", "n"), pool.wgsl_finish),
+        **apply,
     }
-    kernel = Kernel(
-        body="pool2d",
-        threads=group.threads,
-        workgroup=group.workgroup,
-        reads=(Read("x", 0, lanes, pitch=pixels),),
-        writes=(Write(width=lanes),),
-        params={
-            **window_params(window, height, width),
-            **pixels.params("x"),
-            "SIZE": results,
-            "C": channels // lanes,
-        },
-        functions={**functions, **apply},
-        constants=group.constants,
-        libraries=("pool_shared" if group.size > 1 else "pool_alone",),
-        lanes=lanes,
-        reason=f"one output pixel x {lanes} channels"
-        + (f", rows in {group.size} shares" if group.size > 1 else ""),
-    )
-    parts = boxes(window.size, call.device.max_loop_iterations, group.size)
-    as_combined = {**functions, "finish": Function(("s", "n"), "s")}
-    return chained(kernel, keeping(kernel, {"y": TensorType(partial, call.y.shape)}, as_combined), parts)
+    return pool_kernels(call, pool_window(call), functions, partial, pool.combine is np.maximum)
 
 
 def _integer_bounds(call: Call) -> tuple[int, int]:

@@ -29,6 +29,41 @@ def test_pool(backend: str, op: str, attrs: dict[str, Any]) -> None:
         check(op, [random(1, *shape)], attrs, backend=backend)
 
 
+STRIPS: list[tuple[dict[str, Any], tuple[str, ...]]] = [
+    ({"size": (3, 3), "padding": "same"}, ("pool_strip",)),
+    ({"size": (2, 3), "stride": (2, 1), "activation": "relu6"}, ("pool_strip",)),
+    ({"size": (3, 1), "padding": ((2, 0), (0, 0))}, ("pool_strip",)),
+    ({"size": (5, 9), "padding": ((1, 4), (8, 3)), "activation": "relu1"}, ("pool_strip", "pool_strip")),
+    ({"size": (3, 3), "stride": (1, 2), "padding": "same"}, ("pool2d",)),
+]
+
+
+@pytest.mark.parametrize("shape", [(2, 14, 19, 12), (3, 13, 17, 7)], ids=str)
+@pytest.mark.parametrize(("attrs", "bodies"), STRIPS, ids=str)
+@pytest.mark.parametrize("op", POOLS)
+def test_strips_of_results(
+    gpu: str, op: str, attrs: dict[str, Any], bodies: tuple[str, ...], shape: tuple[int, ...]
+) -> None:
+    """Rows and columns of a large window have a maximum one after the other."""
+    x = random(1, *shape[:-1], 4 * shape[-1])
+    with model_of(op, [x], attrs).compile(gpu) as compiled:
+        found = tuple(row.kernel.body for row in compiled.plan_rows())
+        assert found == (bodies if op == "max_pool2d" else bodies[:1])
+    check(op, [x], attrs, backend=gpu)
+    narrow = random(1, shape[0], 5 * shape[1], 5 * shape[2], 3)
+    check(op, [narrow], attrs, backend=gpu)
+    half = narrow.astype(np.float16)
+    check(op, [half], attrs, backend=gpu, rtol=2**-10)  # the result is rounded to float16
+
+
+@pytest.mark.parametrize("size", [(3, 3), (5, 5)])
+def test_strips_keep_nan_and_infinities(gpu: str, size: tuple[int, int]) -> None:
+    x = random(1, 1, 21, 22, 12)
+    x[0, 5:7, 5, 0], x[0, 11, 9, 1], x[0, :9, 11:20, 2] = np.nan, np.inf, -np.inf
+    for op in ("max_pool2d", "average_pool2d"):
+        check(op, [x], {"size": size, "padding": "same"}, backend=gpu)
+
+
 @pytest.mark.parametrize("op", POOLS)
 def test_a_pool_over_the_whole_image(backend: str, op: str) -> None:
     check(op, [random(1, 1, 33, 17, 4)], {"size": (33, 17)}, backend=backend)

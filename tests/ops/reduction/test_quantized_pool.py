@@ -67,6 +67,16 @@ def test_the_gpu_gives_the_references_bits(
     check_integer(op, [stored(channels, type)], [type], attrs, backend=gpu)
 
 
+@pytest.mark.parametrize("attrs", [*ATTRS, {"size": (5, 6), "padding": "same"}], ids=str)
+@pytest.mark.parametrize("dtype", [*DTYPES, DType.INT16])
+@pytest.mark.parametrize("op", POOLS)
+def test_many_results(gpu: str, op: str, dtype: DType, attrs: dict[str, Any]) -> None:
+    """An invocation computes several of them."""
+    for channels in (3, 8):
+        type = quantized(dtype, (2, 31, 33, channels), 0.04, 0 if dtype is DType.INT16 else zero_point(dtype))
+        check_integer(op, [stored(channels, type)], [type], attrs, backend=gpu)
+
+
 @pytest.mark.parametrize("dtype", [*DTYPES, DType.INT16])
 @pytest.mark.parametrize("op", POOLS)
 def test_integers_without_a_scale(backend: str, op: str, dtype: DType) -> None:
