@@ -53,6 +53,10 @@ CASES: list[Case] = [
     ("select", [random(1, 3, 5) > 0, half(2, 3, 5), half(3, 3, 5)], {}, ()),
     *(("cast", [half(1, 3, 5)], {"dtype": to}, ()) for to in ("float32", "int32", "int8", "bool")),
     *(("transpose", [half(1, *shape)], {"perm": (2, 0, 1)}, ()) for shape in ((3, 5, 7), (4, 8, 2))),
+    *(
+        ("transpose", [half(1, *shape)], {"perm": (1, 0)}, ())
+        for shape in ((32, 36), (37, 31), (512, 3), (3, 512))
+    ),
     ("strided_slice", [half(1, 9, 8)], {"begin": (1, 0), "end": (8, 8), "strides": (2, 1)}, ()),
     *(
         (op, [half(1, *shape)], {"paddings": ((1, 0), (0, 0), (2, 1)), **more}, ())
@@ -134,6 +138,7 @@ CASES: list[Case] = [
         for op in ("max_pool2d", "average_pool2d", "l2_pool2d")
         for c in (8, 3)
     ),
+    ("max_pool2d", [half(1, 1, 33, 34, 3)], {"size": (3, 3)}, ()),
     *(("mean", [half(1, 3, 70, 5)], {"axes": axes}, ()) for axes in ((1,), (0, 2))),
     ("reduce_max", [half(1, 3, 70, 8)], {"axes": (1,)}, ()),
     ("arg_max", [half(1, 3, 70)], {"axis": 1}, ()),
@@ -162,6 +167,7 @@ CASES: list[Case] = [
     ("bucketize", [half(1, 3, 9)], {"boundaries": (-1.0, 0.5)}, ()),
     ("cumsum", [half(1, 3, 9)], {"axis": 1}, ()),
     ("cumsum", [half(1, 3, 9), indices(1)], {}, ()),
+    ("cumsum", [half(1, 1025, low=-1, high=1)], {"axis": 0}, ()),
     *((op, [half(1, 3, 70)], {}, ()) for op in ("softmax", "log_softmax", "l2_normalization")),
     *(
         ("layer_normalization", [half(1, 3, 70)], {"epsilon": 1e-3, "centred": centred}, ())
@@ -208,6 +214,7 @@ OTHER_BODIES = {
     "reverse_axes",
     "rotated_crop_box",
     "rotated_crop_matrix",
+    "row_begins",
     "row_finish",
     "row_part",
     "row_sum_int64",

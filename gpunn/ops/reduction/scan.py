@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
 
-from gpunn.kernel import Function, Kernel, Kernels, Read, Scratch, Write, flat_threads, size_of, spans
+from gpunn.kernel import (
+    Function,
+    Kernel,
+    Kernels,
+    Read,
+    Scratch,
+    Write,
+    ceil_div,
+    flat_threads,
+    size_of,
+    spans,
+)
 from gpunn.ops.accuracy import sums
 from gpunn.ops.algebra import Algebra
 from gpunn.ops.axes import Axes, Space, alike
@@ -25,6 +37,10 @@ from gpunn.ops.kernels.strides import dense
 from gpunn.ops.op import Op, op
 from gpunn.ops.reduction.gradients import CUMSUM
 from gpunn.types import Array, DType, TensorType
+
+_SIDE_BY_SIDE = 64  # invocations: enough for the vectors of a CPU's cores
+_FEW = 32  # blocks: they are read twice, which takes as long as they save
+_LONG = 1024  # elements: shorter rows take as long as a dispatch
 
 
 def _infer(call: Call) -> TensorType:
@@ -81,6 +97,47 @@ def _in_parts(call: Call, kernel: Kernel, rows: int, length: int) -> list[Kernel
     return kernels
 
 
+def _blocks(call: Call, rows: int, length: int) -> int:
+    """Return into how many blocks each row is divided, so that the device has work; 1 if it has.
+
+    The sums of a row's blocks add up in one invocation, so they are not many more than elements of a block.
+    """
+    wanted = max(call.device.parallel_invocations, _SIDE_BY_SIDE) // max(rows, 1)
+    if length < _LONG or wanted < _FEW:
+        return 1
+    most = call.device.max_loop_iterations or length
+    return max(min(wanted, math.isqrt(length)), ceil_div(length, most))
+
+
+def _in_blocks(call: Call, kernel: Kernel, blocks: int) -> list[Kernel]:
+    """Make kernels that sum each block, the blocks of a row, and then from the sum before a block on."""
+    rows, length = (int(str(kernel.params[name])) for name in ("count", "length"))
+    block = ceil_div(length, blocks)
+    blocks = ceil_div(length, block)
+    dtype = DType.FLOAT32 if call.y.dtype in FLOATS else call.y.dtype
+    totals, before = (Scratch(TensorType(dtype, (blocks, rows))) for _ in range(2))
+    of_blocks = replace(
+        kernel,
+        threads=flat_threads(rows * blocks),
+        params={**kernel.params, "count": rows * blocks, "rows": rows, "block": block},
+        loop_iterations=block,
+        reason=f"{blocks} blocks for each row",
+    )
+    along_blocks = replace(
+        kernel,
+        reads=(Read("x", totals),),
+        writes=(Write(output=before),),
+        params={"count": rows, "length": blocks, "inner": rows},
+        constants={"EXCLUSIVE": 1, "REVERSE": 0},
+        loop_iterations=blocks,
+    )
+    return [
+        replace(of_blocks, body="block_sums", writes=(Write(output=totals),)),
+        along_blocks,
+        replace(of_blocks, body="cumsum_blocks", reads=(*kernel.reads, Read("before", before))),
+    ]
+
+
 def _kernel(call: Call) -> Kernels:
     lengths, size = _lengths(call), call.x.size
     rows = tuple(size // max(length, 1) for length in lengths)
@@ -98,6 +155,9 @@ def _kernel(call: Call) -> Kernels:
         axis = call.axis(call["axis"], call.x.rank)
         inner = size_of(call.x.shape[axis + 1 :])
         whole = replace(kernel, params={"count": rows[0], "length": lengths[0], "inner": inner})
+        blocks = _blocks(call, rows[0], lengths[0])
+        if blocks > 1:
+            return _in_blocks(call, whole, blocks)
     else:
         axes = np.array([*zip(rows, lengths, dense(lengths), strict=True)], np.int32)
         whole = replace(

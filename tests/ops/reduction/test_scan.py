@@ -31,6 +31,32 @@ def test_cumsum(mode: dict[str, bool], backend: str) -> None:
 
 
 @modes
+@pytest.mark.parametrize("shape", [(1024,), (5003,), (1, 1030, 2), (2, 4000)], ids=str)
+def test_long_rows_are_divided_into_blocks(
+    shape: tuple[int, ...], mode: dict[str, bool], gpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    axis = int(np.argmax(shape))
+    x = random(1, *shape)
+    atol = np.asarray(ATOL + shape[axis] * EPS * np.abs(x.astype(np.float64)).sum(axis, keepdims=True))
+    whole = np.random.default_rng(0).integers(-(2**31), 2**31, shape, dtype=np.int32)
+    for limits in ({}, {"parallel_invocations": 1 << 15}, {"max_loop_iterations": 100}):
+        with monkeypatch.context() as patch:
+            limit_device(patch, **limits)
+            with model_of("cumsum", [x], {"axis": axis, **mode}).compile(gpu) as compiled:
+                bodies = [row.kernel.body for row in compiled.plan_rows()]
+            assert bodies == ["block_sums", "cumsum", "cumsum_blocks"]
+            check("cumsum", [x], {"axis": axis, **mode}, backend=gpu, atol=atol)
+            check("cumsum", [whole], {"axis": axis, **mode}, backend=gpu)
+            check("cumsum", [whole.astype(np.int64) << 31], {"axis": axis, **mode}, backend=gpu)
+
+
+def test_blocks_before_an_infinity_stay_finite(gpu: str) -> None:
+    x = np.ones(2000, np.float32)
+    x[700], x[1500] = np.inf, np.nan
+    check("cumsum", [x], {"axis": 0}, backend=gpu)
+
+
+@modes
 def test_integers(mode: dict[str, bool], backend: str) -> None:
     x = np.random.default_rng(0).integers(-(2**31), 2**31, (3, 20), dtype=np.int32)
     check("cumsum", [x], {"axis": 1, **mode}, backend=backend)
