@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from gpunn.kernel import Param
+from typing import NamedTuple
+
+from gpunn.kernel import Param, ceil_div, size_of
 from gpunn.ops.call import Call
 from gpunn.ops.check import expect_ints
 from gpunn.types import Array
+
+AT_ONCE = 4  # V's
 
 
 def expect_image(call: Call) -> tuple[int, ...]:
@@ -31,6 +35,26 @@ def image_params(call: Call, lanes: int) -> dict[str, Param]:
         "out_height": out_height,
         "out_width": out_width,
     }
+
+
+class PixelParts(NamedTuple):
+    """The V's of a pixel that an invocation computes, PER in shaders, p.apart apart; and all invocations."""
+
+    per: int
+    apart: int
+    invocations: int
+
+
+def pixel_parts(call: Call, channels: int) -> PixelParts:
+    """Divide the result's pixels of so many V's.
+
+    Invocations take up to AT_ONCE V's, if the others occupy the device: places in the image take longer than
+    numbers.
+    """
+    pixels, apart = size_of(call.y.shape[:3]), ceil_div(channels, AT_ONCE)
+    if pixels * apart < call.device.parallel_invocations:
+        apart = channels
+    return PixelParts(ceil_div(channels, max(apart, 1)), apart, pixels * apart)
 
 
 def picked(x: Array, rows: Array, columns: Array) -> Array:

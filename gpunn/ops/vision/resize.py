@@ -8,7 +8,17 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from gpunn.kernel import Function, Kernel, Read, Unsupported, Write, fits_i32, flat_threads, vec_width
+from gpunn.kernel import (
+    Function,
+    Kernel,
+    Read,
+    Unsupported,
+    Write,
+    fits_i32,
+    flat_threads,
+    nested,
+    vec_width,
+)
 from gpunn.ops.accuracy import sums
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, SMALL, expect_bool, expect_dtype
@@ -17,7 +27,7 @@ from gpunn.ops.memory import by_blocks, empty, scratch
 from gpunn.ops.op import Op, Quantized, op
 from gpunn.ops.parts import by_batch
 from gpunn.ops.vision import gradients, resize_bytes
-from gpunn.ops.vision.image import expect_image, image_params, picked
+from gpunn.ops.vision.image import expect_image, image_params, picked, pixel_parts
 from gpunn.types import Array, DType, TensorType
 
 AT_ONCE = 1 << 16  # numbers of a result that are computed at a time
@@ -133,15 +143,16 @@ def _resample(
     if not fits_i32(rows[0] * out_height, columns[0] * out_width):
         raise Unsupported("positions in the image do not fit 32 bits")
     lanes = vec_width(channels)
-    count = call.y.size // lanes
+    parts = pixel_parts(call, channels // lanes)
     return Kernel(
         body="resize_bilinear",
-        threads=flat_threads(count),
+        threads=flat_threads(parts.invocations),
         reads=(Read("x", 0, width=lanes),),
         writes=(Write(width=lanes),),
         params={
-            "count": count,
+            "count": parts.invocations,
             "channels": channels // lanes,
+            "apart": parts.apart,
             "out_height": out_height,
             "out_width": out_width,
             "rows": (*rows, height),
@@ -150,6 +161,8 @@ def _resample(
         functions=functions,
         libraries=libraries,
         lanes=lanes,
+        constants={"PER": parts.per},
+        loop_iterations=nested(parts.per).iterations,
         reason="four taps for each result",
     )
 
@@ -253,18 +266,20 @@ def _resize_nearest_kernel(call: Call) -> Kernel:
     if not call.y.size:  # nothing bounds the tables then
         raise Unsupported("the image has no elements")
     lanes = vec_width(channels)
-    count = call.y.size // lanes
+    parts = pixel_parts(call, channels // lanes)
     return Kernel(
         body="resize_nearest",
-        threads=flat_threads(count),
+        threads=flat_threads(parts.invocations),
         reads=(
             Read("x", 0, width=lanes),
             Read("rows", None, value=_nearest(height, out_height, *mode)),
             Read("columns", None, value=_nearest(width, out_width, *mode)),
         ),
         writes=(Write(width=lanes),),
-        params=image_params(call, lanes),
+        params={**image_params(call, lanes), "count": parts.invocations, "apart": parts.apart},
+        constants={"PER": parts.per},
         lanes=lanes,
+        loop_iterations=nested(parts.per).iterations,
         reason="rows and columns from tables",
     )
 

@@ -7,7 +7,7 @@ import pytest
 
 from gpunn.errors import ModelError
 from gpunn.ops.vision import resize
-from tests.ops.harness import EPS, check, check_litert, model_of, random
+from tests.ops.harness import EPS, check, check_litert, limit_device, model_of, random
 
 MODES: tuple[dict[str, bool], ...] = (
     {},
@@ -27,6 +27,22 @@ def test_resize_bilinear(mode: dict[str, bool], backend: str) -> None:
             )
     check("resize_bilinear", [random(0, 1, 1, 1, 4)], {"size": (3, 4), **mode}, backend=backend)
     check("resize_bilinear", [random(0, 0, 3, 3, 4)], {"size": (3, 4), **mode}, backend=backend)
+
+
+@pytest.mark.parametrize("parallel", [1, 1 << 20])
+@pytest.mark.parametrize("channels", [2, 5, 6, 20, 21, 40])
+def test_channels_that_an_invocation_computes(
+    channels: int, parallel: int, gpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to four numbers of a pixel, or four vectors; one where a device has room for more invocations."""
+    limit_device(monkeypatch, parallel_invocations=parallel)
+    x = random(1, 2, 3, 5, channels)
+    for op, tolerance in (("resize_bilinear", {}), ("resize_nearest", {"atol": 0, "rtol": 0})):
+        with model_of(op, [x], {"size": (4, 9)}).compile(gpu) as compiled:
+            (row,) = compiled.plan_rows()
+        vectors = channels if channels % 4 else channels // 4
+        assert row.kernel.constants["PER"] == (1 if parallel > 1 else -(-vectors // -(-vectors // 4)))
+        check(op, [x], {"size": (4, 9)}, backend=gpu, **tolerance)
 
 
 @modes
