@@ -1,7 +1,8 @@
 """Kernels that copy and fill, for all ops that move elements.
 
 A copy between two dense tensors is one walk through a space with a stride per dimension on either side. How
-the strides lie decides on the body: strided_copy, copy_fours, copy_tiles, copy_ragged_tiles or copy_rows.
+the strides lie decides on the body: strided_copy, copy_fours, copy_tiles, copy_ragged_tiles, copy_words or
+copy_rows.
 """
 
 from __future__ import annotations
@@ -119,8 +120,9 @@ def _way(space: _Space) -> _Way:
     """Choose the body that copies a space.
 
     Words of four elements on both sides are quickest. Where x is dense along another dimension than y, four
-    rows of four elements change places in registers; where only y lies in fours, the four are gathered. What
-    is left takes four elements for each invocation: coordinates take longer than elements.
+    rows of four elements change places in registers; where only y lies in fours, the four are gathered, also
+    across rows: elements of less than a word take longer to store than to find. What is left takes four
+    elements of a row for each invocation: coordinates take longer than elements.
     """
     sizes, x, y, x_start, y_start = space
     in_fours = aligned(sizes, y) and y[-1] == 1 and y_start % 4 == 0
@@ -140,6 +142,10 @@ def _way(space: _Space) -> _Way:
         return way._replace(params={**way.params, "step": step % 2**32}, constants=constants)
     if turned is not None and min(sizes[-1], sizes[turned]) >= 4:
         return _tiles(space, turned, 1)
+    if y == dense(sizes) and y_start % 4 == size_of(sizes) % 4 == 0:
+        way = _each("copy_words", space._replace(y_start=y_start // 4), 1, 4)
+        count = size_of(sizes) // 4
+        return way._replace(threads=flat_threads(count), params={**way.params, "count": count})
     apart = ceil_div(sizes[-1], 4)
     way = _each("copy_rows", space._replace(sizes=(*sizes[:-1], apart)))
     return way._replace(params={**way.params, "row": sizes[-1], "apart": apart}, loops=nested(4).iterations)

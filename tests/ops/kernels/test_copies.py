@@ -47,12 +47,20 @@ CASES: dict[str, list[tuple[str, tuple[int, ...], Mapping[str, Any]]]] = {
         ("strided_slice", (9, 17, 16), {"begin": (0, 16, 15), "end": (9, 0, None), "strides": (1, -1, -1)}),
         ("strided_slice", (9, 16, 41), {"begin": (0, 0, 1), "end": (9, 16, 41), "strides": (1, 1, 2)}),
     ],
-    "copy_rows": [
+    "copy_words": [
         ("transpose", (3, 512), {"perm": (1, 0)}),
         ("broadcast_to", (30, 8, 1), {"shape": (30, 8, 13)}),
+        ("strided_slice", (9, 16, 23), {"begin": (0, 0, 1), "end": (8, 15, 22), "strides": (1, 1, 1)}),
+        ("split", (100, 43), {"axis": 1, "sizes": (21, 22)}),
+        ("tile", (38, 5), {"multiples": (2, 4)}),
+        ("transpose", (3, 2, 3, 2, 3, 11), {"perm": (4, 2, 1, 3, 0, 5)}),
+    ],
+    "copy_rows": [
+        ("transpose", (3, 515), {"perm": (1, 0)}),
+        ("broadcast_to", (31, 7, 1), {"shape": (31, 7, 13)}),
         ("strided_slice", (9, 16, 23), {"begin": (0, 0, 1), "end": (9, 15, 22), "strides": (1, 1, 1)}),
-        ("split", (99, 43), {"axis": 1, "sizes": (21, 22)}),
-        ("tile", (37, 5), {"multiples": (2, 3)}),
+        ("split", (99, 42), {"axis": 1, "sizes": (21, 21)}),
+        ("tile", (37, 5), {"multiples": (3, 3)}),
     ],
 }
 
