@@ -132,7 +132,10 @@ def _prelu(x: Array, alpha: Array) -> Array:
     if x.size <= FEW_CHOICES or not np.isfinite(alpha).all():
         return np.where(x < 0, x * alpha, x)
     # A choice takes many times as long where a CPU cannot foresee it.
-    return np.asarray(np.minimum(x, 0) * alpha + np.maximum(x, 0))
+    found = np.asarray(np.minimum(x, 0))
+    found *= alpha
+    found += np.maximum(x, 0)
+    return found
 
 
 _ORDERED = (*NUMBERS, *SMALL)

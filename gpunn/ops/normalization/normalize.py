@@ -30,9 +30,9 @@ from gpunn.ops.fixed_point.affine import fixed_output, through_reals
 from gpunn.ops.kernels.chain import boxes, chained, keeping
 from gpunn.ops.kernels.cooperative import CooperativeGroup, cooperative_group, in_groups
 from gpunn.ops.normalization import gradients, l2_integer, log_softmax_integer, softmax_int16, softmax_integer
+from gpunn.ops.normalization.host_rows import prepare_l2, prepare_softmax
 from gpunn.ops.normalization.long_rows import long_rows
 from gpunn.ops.normalization.rows import IntegerRows
-from gpunn.ops.normalization.softmax_rows import prepare_softmax
 from gpunn.ops.op import EIGHT_BITS, Op, Quantized, op
 from gpunn.types import Array, DType, TensorType
 
@@ -215,6 +215,10 @@ _L2 = {
 }
 
 
+def _prepare_l2(call: Call) -> Callable[[Array], Array] | None:
+    return prepare_l2(l2_normalization.reference, call)
+
+
 @op(
     _infer,
     lambda call: _row_kernels(call, _L2, ("nearer",)),
@@ -222,6 +226,7 @@ _L2 = {
     precise=True,
     algebra=Algebra(axes=ALONG_AXIS),
     accuracy=Accuracy(roundings=row_length),
+    prepare=_prepare_l2,
     gradient=gradients.L2,
 )
 def l2_normalization(x: Array, *, axis: int = -1) -> Array:

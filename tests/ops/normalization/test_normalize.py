@@ -132,6 +132,17 @@ def test_l2_of_zeros_nan_and_infinities(length: int, backend: str) -> None:
     assert np.isfinite(y[4]).all()
 
 
+@pytest.mark.parametrize("length", [1, 3, 128, 6000])
+@pytest.mark.parametrize("size", [1e-30, 1e-12, 1e-10, 1.0, 1e12, 1e16, 3e38])
+def test_l2_of_many_rows(length: int, size: float) -> None:
+    """Blocks of rows that are divided by their largest number first, or not."""
+    x = random(0, 300, length, low=-1, high=1) * np.float32(size)
+    check("l2_normalization", [x], backend="cpu")
+    for row, value in ((0, 0.0), (100, np.nan), (200, np.inf), (299, 1.0)):
+        x[row] = value
+        check("l2_normalization", [x], backend="cpu")
+
+
 def test_l2_by_hand(backend: str) -> None:
     (y,) = check("l2_normalization", [np.array([[3, -4], [0, 0.5]], np.float32)], backend=backend)
     np.testing.assert_allclose(y, [[0.6, -0.8], [0, 1]], rtol=1e-6)

@@ -1,0 +1,95 @@
+"""softmax and l2_normalization of float32 on the host, for many runs: rows along the last axis, in blocks.
+
+numpy takes many times as long for the maximum of each of many rows as for one of all. So rows whose numbers
+are of a moderate size are not divided by, and not reduced by, the largest of each. Others are computed as the
+references do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from gpunn.kernel import ceil_div
+from gpunn.ops.call import Call
+from gpunn.ops.memory import BLOCK, empty
+from gpunn.types import Array
+
+# exp() of numbers up to HIGHEST is finite, and so are sums of MOST such terms. Beside a sum of LEAST, as many
+# terms that are too small for float32 do not count. So it is with squares, in sums from LEAST to LARGEST.
+HIGHEST = 64
+LEAST = 1e-20
+LARGEST = 1e30
+MOST = 1 << 24
+FEW = 8  # rows, whose maxima take less time than what is around another call of numpy's
+
+Meaning = Callable[..., Array]
+WriteRows = Callable[[Array, Array, Array], None]  # from some rows, into as many; with a one for each column
+
+_ADD: Any = np.add.reduce  # the stubs take keepdims only as a literal
+_HIGHEST: Any = np.maximum.reduce
+_LOWEST: Any = np.minimum.reduce
+
+
+def prepare_softmax(call: Call) -> Callable[[Array], Array]:
+    """Return softmax of a call as a function of dense x."""
+    axis, beta, dtype = call["axis"], np.asarray(call["beta"], call.x.dtype.numpy), call.x.dtype.numpy
+    shape = call.x.shape
+    if not _of_rows(call) or math.prod(shape[:-1]) <= FEW:
+        return lambda x: _relative(x, empty(shape, dtype), axis, beta)
+    return partial(_in_blocks, partial(_write_softmax, beta))
+
+
+def prepare_l2(meaning: Meaning, call: Call) -> Callable[[Array], Array] | None:
+    """Return l2_normalization of a call as a function of dense x; None for another axis than the last."""
+    return partial(_in_blocks, partial(_write_l2, meaning)) if _of_rows(call) else None
+
+
+def _of_rows(call: Call) -> bool:
+    """Tell whether rows lie along the last axis, and have few enough elements."""
+    shape = call.x.shape
+    return call["axis"] % len(shape) == len(shape) - 1 and shape[-1] <= MOST
+
+
+def _in_blocks(write: WriteRows, x: Array) -> Array:
+    """Return what is written of the rows of x, some rows at a time, which stay in the CPU's cache."""
+    length = x.shape[-1]
+    result, ones = empty(x.shape, x.dtype), np.ones(length, x.dtype)
+    source, target = x.reshape(-1, length), result.reshape(-1, length)
+    step = max(1, ceil_div(BLOCK, length))
+    for first in range(0, len(source), step):
+        write(source[first : first + step], target[first : first + step], ones)
+    return result
+
+
+def _relative(x: Array, terms: Array, axis: int, beta: Array) -> Array:
+    """Write exp(beta (x - max)) / sum(exp(beta (x - max))) to `terms`; return these."""
+    np.subtract(x, _HIGHEST(x, axis, None, None, True), out=terms)
+    if beta != 1:
+        np.multiply(terms, beta, out=terms)
+    np.exp(terms, out=terms)
+    terms /= _ADD(terms, axis, None, None, True)
+    return terms
+
+
+def _write_softmax(beta: Array, x: Array, terms: Array, ones: Array) -> None:
+    scaled = x if beta == 1 else np.multiply(x, beta, out=terms)
+    if _HIGHEST(scaled, None) <= HIGHEST:  # and none is NaN
+        np.exp(scaled, out=terms)
+        sums = terms.dot(ones)
+        if _LOWEST(sums) >= LEAST:
+            np.divide(terms, sums[:, None], out=terms)
+            return
+    _relative(x, terms, 1, beta)
+
+
+def _write_l2(meaning: Meaning, x: Array, out: Array, ones: Array) -> None:
+    sums = np.multiply(x, x, out=out).dot(ones)
+    if _LOWEST(sums) >= LEAST and _HIGHEST(sums) <= LARGEST:
+        np.divide(x, np.sqrt(sums)[:, None], out=out)
+    else:
+        out[...] = meaning(x, axis=1)
