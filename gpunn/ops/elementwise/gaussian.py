@@ -60,7 +60,7 @@ def _write_erf(x: Array, out: Array) -> None:
 
 
 def erf(x: Array) -> Array:
-    """Compute the error function."""
+    """Compute the error function. NeuralNetwork.proto, ErfLayerParams."""
     return by_blocks(_write_erf, x) if x.dtype == np.float32 else _each(math.erf, x).astype(x.dtype)
 
 
@@ -84,7 +84,7 @@ def _write_gelu(x: Array, out: Array) -> None:
 
 
 def gelu(x: Array) -> Array:
-    """Compute x times the cumulative normal distribution at x; 0 if x is -inf."""
+    """Compute x times the cumulative normal distribution at x; 0 if x is -inf. TFLite schema, GeluOptions."""
     if x.dtype == np.float32:
         return by_blocks(_write_gelu, x)
     # The cumulative normal distribution at x is half of erfc(-x / sqrt(2)).
@@ -106,7 +106,10 @@ def _write_gelu_tanh(x: Array, out: Array) -> None:
 
 
 def gelu_tanh(x: Array) -> Array:
-    """Compute x (1 + tanh(u)) / 2 with u = sqrt(2 / pi) (x + 0.044715 x^3); 0 if x is -inf."""
+    """Compute x (1 + tanh(u)) / 2 with u = sqrt(2 / pi) (x + 0.044715 x^3); 0 if x is -inf.
+
+    TFLite schema, GeluOptions (approximate).
+    """
     if x.dtype == np.float32:
         return by_blocks(_write_gelu_tanh, x)
     # That is x / (1 + e^(-2 u)), which loses nothing below 0.
