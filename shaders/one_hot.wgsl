@@ -1,10 +1,10 @@
 //!use flat
 // y = on if an element's place along the new axis is its index, else off.
-// Expects index, on, off (one element each), y; p.count, the elements of y; p.depth, the extent of the new axis;
-// p.inner, the elements behind it. An invocation computes one element.
+// Expects index, on, off (one element each); lib/each.wgsl or lib/each_of_four.wgsl; p.depth, the extent of the new
+// axis; p.inner, the elements behind it.
 
-fn compute(i: u32) {
+fn element(i: u32) -> V {
   let line = i / p.inner;
   let hot = int_index((line / p.depth) * p.inner + i % p.inner) == i32(line % p.depth);
-  store_y(i, select(load_off(0u), load_on(0u), hot));
+  return select(load_off(0u), load_on(0u), hot);
 }

@@ -1,9 +1,9 @@
 //!use flat coords
 // y = x with p.value around it, in up to eight dimensions.
-// Expects x, y; p.count, the V's of y; p.value; p.before (elements of padding in front), p.extent (of x), p.x_stride,
-// each with a _hi, innermost counted in V's; what lib/coords.wgsl expects. An invocation computes one V.
+// Expects x; lib/each.wgsl or lib/each_of_four.wgsl; p.value; p.before (elements of padding in front), p.extent (of x),
+// p.x_stride, each with a _hi, innermost counted in V's; what lib/coords.wgsl expects.
 
-fn compute(i: u32) {
+fn element(i: u32) -> V {
   let y = coords(i);
   // In front of x the difference wraps around to a number above every extent.
   let x = Coords(y.low - vec4<u32>(p.before), y.high - vec4<u32>(p.before_hi));
@@ -11,5 +11,5 @@ fn compute(i: u32) {
   if (all(x.low < vec4<u32>(p.extent)) && all(x.high < vec4<u32>(p.extent_hi))) {
     v = loadv_x(along(x, p.x_stride, p.x_stride_hi));
   }
-  storev_y(i, v);
+  return v;
 }

@@ -9,7 +9,7 @@ from gpunn.ops.call import Call, broadcast_shapes
 from gpunn.ops.check import expect_unquantised
 from gpunn.ops.elementwise import gradients
 from gpunn.ops.elementwise.choice import chosen
-from gpunn.ops.elementwise.unary_kernel import lanes_of
+from gpunn.ops.kernels.each import lanes_of
 from gpunn.ops.kernels.strides import (
     aligned,
     broadcast_strides,

@@ -4,22 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpunn.kernel import Function, Kernel, Param, Read, Write, ceil_div, flat_threads, vec_width
+from gpunn.kernel import Function, Kernel, Param, Read, Write, ceil_div, flat_threads
 from gpunn.ops.call import Call
+from gpunn.ops.kernels.each import lanes_of
 from gpunn.pointwise import Pointwise, Repeat
-from gpunn.types import TensorType
-
-MANY = 1 << 16  # elements: fewer take as long as a copy into a larger tensor
-
-
-def lanes_of(y: TensorType) -> int:
-    """Return how many elements of a result are stored at once, the last of which may lie in its padding.
-
-    Those of less than a word are always stored by fours. A result of few words is not, if 4 does not divide
-    its size: so it can be stored in a part of a larger tensor (gpunn.planning.join).
-    """
-    size = y.dtype.itemsize
-    return 4 if size < 4 or (size == 4 and y.size >= MANY) else vec_width(y.size)
 
 
 def elementwise(

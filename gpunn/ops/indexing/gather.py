@@ -17,6 +17,7 @@ from gpunn.ops.call import Call
 from gpunn.ops.check import INDICES, expect_int, expect_unquantised
 from gpunn.ops.guard import Guard
 from gpunn.ops.indexing import gradients
+from gpunn.ops.kernels.each import each
 from gpunn.ops.kernels.strides import dense
 from gpunn.ops.op import Op, op
 from gpunn.types import Array, DType, Shape, TensorType
@@ -32,7 +33,7 @@ def rows_kernel(
     """
     lanes = vec_width(row)
     count = y.size // lanes
-    return Kernel(
+    kernel = Kernel(
         body="gather_rows",
         threads=flat_threads(count),
         reads=(Read("index", index), Read("x", values, width=lanes)),
@@ -41,6 +42,7 @@ def rows_kernel(
         lanes=lanes,
         reason="row by row",
     )
+    return each(kernel, y)
 
 
 def _batch_dims(call: Call) -> int:
@@ -144,7 +146,7 @@ def _gather_nd_kernel(call: Call) -> Kernel:
     lanes = vec_width(row)
     count = call.y.size // lanes
     steps = zip(x.shape[:depth], dense(x.shape[:depth]), strict=True)
-    return Kernel(
+    kernel = Kernel(
         body="gather_nd",
         threads=flat_threads(count),
         reads=(
@@ -157,6 +159,7 @@ def _gather_nd_kernel(call: Call) -> Kernel:
         lanes=lanes,
         reason="row by row",
     )
+    return each(kernel, call.y)
 
 
 def _extents(call: Call) -> list[range]:

@@ -18,6 +18,7 @@ from gpunn.ops.guard import ANY_NUMBER, Guard
 from gpunn.ops.indexing import gradients
 from gpunn.ops.kernels.chain import boxes, chained, keeping
 from gpunn.ops.kernels.copies import whole_copy
+from gpunn.ops.kernels.each import each
 from gpunn.ops.kernels.strides import aligned, by_fours, dense, merge, space_constants, space_params
 from gpunn.ops.op import Op, op
 from gpunn.types import Array, DType, Shape, TensorType
@@ -234,7 +235,7 @@ def _slice_kernel(call: Call) -> Kernel:
     added = shape if call["negative"] else (0,) * len(shape)
     axes = _sliced_axes(call)
     places = [(0, 0, 0) if a is None else (added[a], rooms[a], steps[a] // lanes) for a in axes]
-    return Kernel(
+    kernel = Kernel(
         body="take_slice",
         threads=flat_threads(size_of(sizes)),
         reads=(*_starts(1, places), Read("x", 0, width=lanes)),
@@ -248,6 +249,7 @@ def _slice_kernel(call: Call) -> Kernel:
         lanes=lanes,
         reason="the slice is read from where it starts",
     )
+    return each(kernel, call.y)
 
 
 @op(

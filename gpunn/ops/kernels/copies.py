@@ -25,6 +25,7 @@ from gpunn.kernel import (
     tile_grid,
     vec_width,
 )
+from gpunn.ops.kernels.each import each
 from gpunn.ops.kernels.strides import (
     aligned,
     by_fours,
@@ -214,9 +215,14 @@ def filled(y: TensorType, value: float, reason: str, output: int | Scratch = 0) 
 
 
 def bordered(
-    space: list[tuple[int, int, int]], lanes: int, body: str, params: Mapping[str, Param], reason: str
+    y: TensorType,
+    space: list[tuple[int, int, int]],
+    lanes: int,
+    body: str,
+    params: Mapping[str, Param],
+    reason: str,
 ) -> Kernel:
-    """Make a kernel for a result that is an input with a border.
+    """Make a kernel for a result, of type y, that is an input with a border.
 
     space: for each merged dimension its size in the result, in the input, and the elements before; the
     innermost is divisible by `lanes`. `params` are the parameters of the body itself.
@@ -225,7 +231,7 @@ def bordered(
         inner = space[-1]
         space = [*space[:-1], (inner[0] // 4, inner[1] // 4, inner[2] // 4)]
     sizes, extents, before = (tuple(column[k] for column in space) for k in range(3))
-    return Kernel(
+    kernel = Kernel(
         body=body,
         threads=flat_threads(size_of(sizes)),
         reads=(Read("x", 0, width=lanes),),
@@ -241,3 +247,4 @@ def bordered(
         lanes=lanes,
         reason=reason,
     )
+    return each(kernel, y)

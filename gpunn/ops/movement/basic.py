@@ -146,7 +146,8 @@ def _pad_kernel(call: Call) -> Kernel:
             merged.append((out, n, front))
     lanes = vec_width(*merged[-1]) if merged else 1
     reason = "each element of the result is either inside or padding"
-    return bordered(merged, lanes, "pad", {"value": number_param(call.x.dtype, call["value"])}, reason)
+    value = number_param(call.x.dtype, call["value"])
+    return bordered(call.y, merged, lanes, "pad", {"value": value}, reason)
 
 
 def _prepare_pad(call: Call) -> Callable[[Array], Array] | None:

@@ -12,6 +12,7 @@ from gpunn.kernel import Kernel, Read, flat_threads, size_of
 from gpunn.ops.call import Call, broadcast_shapes
 from gpunn.ops.check import INDICES, expect_int, expect_ints, expect_unquantised
 from gpunn.ops.kernels.copies import strided_copy
+from gpunn.ops.kernels.each import each
 from gpunn.ops.kernels.strides import dense
 from gpunn.ops.movement import gradients
 from gpunn.ops.op import Op, op
@@ -64,13 +65,14 @@ def _infer_one_hot(call: Call) -> TensorType:
 
 def _one_hot_kernel(call: Call) -> Kernel:
     axis = call.axis(call["axis"], call.y.rank)
-    return Kernel(
+    kernel = Kernel(
         body="one_hot",
         threads=flat_threads(call.y.size),
         reads=(Read("index", 0), Read("on", 1), Read("off", 2)),
         params={"count": call.y.size, "depth": call["depth"], "inner": size_of(call.y.shape[axis + 1 :])},
         reason="element by element",
     )
+    return each(kernel, call.y)
 
 
 @op(_infer_one_hot, _one_hot_kernel, raw=True, strings=True)

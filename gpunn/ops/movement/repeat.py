@@ -145,7 +145,7 @@ def _mirror_kernel(call: Call) -> Kernel:
     space = _mirror_space(call)
     lanes = vec_width(space[-1][0]) if space and space[-1][0] == space[-1][1] else 1
     reason = "each element of the result is one of x's"
-    return bordered(space, lanes, "mirror_pad", {"edge": _EDGES[call["mode"]]}, reason)
+    return bordered(call.y, space, lanes, "mirror_pad", {"edge": _EDGES[call["mode"]]}, reason)
 
 
 @op(

@@ -94,3 +94,29 @@ def test_elements_of_a_new_last_axis(gpu: str) -> None:
         xs = [random(k, 12, 100) for k in range(count)]
         check("stack", xs, {"axis": 2}, backend=gpu, **EXACT)
         check("unstack", [np.stack(xs, 2)], {"axis": 2}, backend=gpu, **EXACT)
+
+
+ODD: list[tuple[str, tuple[int, ...], list[Any], Mapping[str, Any]]] = [
+    ("pad", (5, 7, 9), [], {"paddings": ((1, 0), (2, 1), (0, 2)), "value": 1}),
+    ("mirror_pad", (5, 7, 9), [], {"paddings": ((1, 0), (2, 1), (0, 2)), "mode": "symmetric"}),
+    ("gather", (6, 7), [np.array([5, 0, 2], np.int32)], {"axis": 0}),
+    ("gather_nd", (6, 7, 3), [np.array([[5, 0], [2, 6], [0, 1]], np.int32)], {}),
+    ("dynamic_slice", (6, 7), [np.array([1, 2], np.int32)], {"sizes": (3, 5)}),
+]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("case", ODD, ids=lambda case: case[0])
+def test_rows_that_4_does_not_divide(
+    gpu: str, case: tuple[str, tuple[int, ...], list[Any], Mapping[str, Any]], dtype: str
+) -> None:
+    """Elements of less than a word are stored by fours, the last of which lie in the result's padding."""
+    op, shape, inputs, attrs = case
+    check(op, [numbers(dtype, *shape), *inputs], attrs, backend=gpu, **EXACT)
+
+
+def test_many_elements_of_rows_that_4_does_not_divide(gpu: str) -> None:
+    x = random(1, 257, 257)
+    check("pad", [x], {"paddings": ((1, 0), (0, 2)), "value": 1.5}, backend=gpu, **EXACT)
+    hot = [np.arange(-3, 66_000 // 3, dtype=np.int32) % 7, np.float32(2), np.float32(-1)]
+    check("one_hot", hot, {"depth": 5}, backend=gpu, **EXACT)
