@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpunn.kernel import Function, Kernel, keep_nan
+from gpunn.kernel import Function, Kernel, Unsupported, fits_i32, keep_nan
 from gpunn.ops.accuracy import BASIC, SELECTION, Accuracy, sums
 from gpunn.ops.algebra import Algebra, Border
 from gpunn.ops.call import Call
@@ -151,6 +151,8 @@ def _integer_kernels(call: Call) -> list[Kernel]:
 
 
 def _pool_kernels(call: Call, pool: Pool, apply: dict[str, Function], partial: DType) -> list[Kernel]:
+    if not fits_i32(call.x.size, call.y.size):
+        raise Unsupported("more elements than the shaders can count")
     functions = {
         "start": Function((), pool.wgsl_start),
         "enter": Function(("v",), pool.wgsl_enter),

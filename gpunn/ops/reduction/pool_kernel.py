@@ -13,12 +13,9 @@ from gpunn.kernel import (
     Kernel,
     Read,
     Scratch,
-    Unsupported,
     Write,
     ceil_div,
-    fits_i32,
     flat_threads,
-    size_of,
     vec_width,
 )
 from gpunn.ops.call import Call
@@ -58,8 +55,6 @@ def pool_kernels(
     functions: those of shaders/pool2d.wgsl. apart: rows and columns of a window may be combined one after the
     other, as the order of cells does not matter.
     """
-    if not fits_i32(call.x.size, call.y.size):
-        raise Unsupported("more elements than the shaders can count")
     whole = _Pass(window, call.x.shape, 0, 0, functions)
     if not apart or math.prod(window.size) < _LARGE or window.stride != (1, 1) or 1 in window.size:
         return _combined(call, whole, partial)
@@ -89,7 +84,7 @@ def _strip_axis(how: _Pass, device: DeviceProperties) -> int | None:
     Cells are combined in the same order: by rows, unless a window has one column.
     """
     (height, width), (down, right), out = how.window.size, how.window.stride, how.window.out
-    count, most = size_of(how.result) // vec_width(how.shape[3]), device.max_loop_iterations
+    count, most = math.prod(how.result) // vec_width(how.shape[3]), device.max_loop_iterations
     if count < _MANY or count // STRIP < device.parallel_invocations:
         return None
     if most is not None and window_iterations(how.window) > most:
@@ -104,7 +99,7 @@ def _strip(how: _Pass, axis: int) -> Kernel:
     lanes = vec_width(channels)
     pixels = Pitch(channels, lanes)
     across, strips = 1 - axis, ceil_div(window.out[axis], STRIP)
-    count = size_of((how.shape[0], window.out[across], strips, channels // lanes))
+    count = math.prod((how.shape[0], window.out[across], strips, channels // lanes))
 
     def place(d: int) -> tuple[int, int, int, int]:
         return how.shape[1 + d], window.out[d], window.size[d], window.before[d]
@@ -124,7 +119,7 @@ def _strip(how: _Pass, axis: int) -> Kernel:
             "along": place(axis),
             "across": place(across),
             "x_step": steps(width, height * width),
-            "y_step": steps(window.out[1], size_of(window.out)),
+            "y_step": steps(window.out[1], math.prod(window.out)),
             **pixels.params("x"),
             "C": channels // lanes,
         },
@@ -140,7 +135,7 @@ def _singly(call: Call, how: _Pass, partial: DType) -> list[Kernel]:
     window, (_, height, width, channels) = how.window, how.shape
     lanes = vec_width(channels)
     pixels = Pitch(channels, lanes)
-    results = size_of(how.result) // lanes
+    results = math.prod(how.result) // lanes
     group = CooperativeGroup(results, shares(results, window.size[0], call.device))
     kernel = Kernel(
         body="pool2d",

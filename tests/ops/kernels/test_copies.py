@@ -56,11 +56,11 @@ CASES: dict[str, list[tuple[str, tuple[int, ...], Mapping[str, Any]]]] = {
         ("transpose", (3, 2, 3, 2, 3, 11), {"perm": (4, 2, 1, 3, 0, 5)}),
     ],
     "copy_rows": [
-        ("transpose", (3, 515), {"perm": (1, 0)}),
+        ("tile", (37, 5), {"multiples": (3, 3)}),
+        ("split", (99, 42), {"axis": 1, "sizes": (21, 21)}),
         ("broadcast_to", (31, 7, 1), {"shape": (31, 7, 13)}),
         ("strided_slice", (9, 16, 23), {"begin": (0, 0, 1), "end": (9, 15, 22), "strides": (1, 1, 1)}),
-        ("split", (99, 42), {"axis": 1, "sizes": (21, 21)}),
-        ("tile", (37, 5), {"multiples": (3, 3)}),
+        ("transpose", (3, 515), {"perm": (1, 0)}),
     ],
 }
 
