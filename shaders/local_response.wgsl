@@ -1,17 +1,10 @@
-//!use flat
+//!use flat response
 // y = x / (p.bias + p.alpha * sum of x^2)^p.beta, where the sum runs over up to p.radius neighbours on either side
 // along an axis.
 // Expects x, y; p.count, the V's of y; p.length (extent of the axis), p.inner (V's between neighbours along it);
-// p.bias, p.alpha, p.beta, p.radius; p.below, the sign of the power of a negative base; p.first.x and p.end.x, which of
-// an element's neighbours inside of x to add up here; before, the sum of those before these, or absent; resume(sum,
-// before), which chooses sum or before; finish(x, sum), which is normalised(x, sum), or sum. An invocation computes one
-// V.
-
-fn normalised(x: T, sum: T) -> T {
-  let base = p.bias + p.alpha * sum;
-  let power = select(pow(abs(base), -p.beta), 1.0, p.beta == 0.0); // WGSL leaves 0^0 open
-  return x * power * select(1.0, p.below, base < 0.0);
-}
+// p.radius; p.first.x and p.end.x, which of an element's neighbours inside of x to add up here; before, the sum of
+// those before these, or absent; resume(sum, before), which chooses sum or before; finish(x, sum), which is
+// normalised(x, sum), or sum; what lib/response.wgsl expects. An invocation computes one V.
 
 fn compute(i: u32) {
   let at = i / p.inner % p.length;

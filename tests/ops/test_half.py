@@ -173,11 +173,14 @@ CASES: list[Case] = [
         ("layer_normalization", [half(1, 3, 70)], {"epsilon": 1e-3, "centred": centred}, ())
         for centred in (True, False)
     ),
-    (
-        "local_response_normalization",
-        [half(1, 3, 9)],
-        {"radius": 2, "bias": 1.0, "alpha": 0.5, "beta": 0.5},
-        (),
+    *(
+        (
+            "local_response_normalization",
+            [half(1, 3, n)],
+            {"radius": 2, "bias": 1.0, "alpha": 0.5, "beta": 0.5},
+            (),
+        )
+        for n in (9, 12)
     ),
     *((op, [half(1, 1, 3, 4, 5)], {"size": (5, 9)}, ()) for op in ("resize_bilinear", "resize_nearest")),
     ("rnn", recurrent((2, 5), (7, 5), (7, 7), (7,), (2, 7)), {"activation": "tanh"}, ()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -263,18 +264,18 @@ def _local_response_kernels(call: Call) -> list[Kernel]:
     shape, beta = call.x.shape, float(call["beta"])
     axis = call.axis(call["axis"], len(shape))
     inner = size_of(shape[axis + 1 :])
-    lanes = vec_width(inner)
-    count = call.x.size // lanes
-    radius = min(call["radius"], shape[axis])
+    radius, most = min(call["radius"], shape[axis]), call.device.max_loop_iterations
+    beside = inner == 1 and shape[axis] % 4 == 0 and (most is None or 2 * radius < most)
+    lanes = vec_width(shape[axis] if beside else inner)
     kernel = Kernel(
         body="local_response",
-        threads=flat_threads(count),
+        threads=flat_threads(call.x.size // lanes),
         reads=(Read("x", 0, width=lanes),),
         writes=(Write(width=lanes),),
         params={
-            "count": count,
+            "count": call.x.size // lanes,
             "length": shape[axis],
-            "inner": inner // lanes,
+            "inner": max(inner // lanes, 1),
             "radius": radius,
             "bias": float(call["bias"]),
             "alpha": float(call["alpha"]),
@@ -285,7 +286,9 @@ def _local_response_kernels(call: Call) -> list[Kernel]:
         lanes=lanes,
         reason="element by element",
     )
-    neighbours = boxes((min(2 * radius + 1, shape[axis]),), call.device.max_loop_iterations)
+    if beside:
+        return [replace(kernel, body="local_response_fours", loop_iterations=2 * radius + 1)]
+    neighbours = boxes((min(2 * radius + 1, shape[axis]),), most)
     sums, as_summed = TensorType(DType.FLOAT32, call.y.shape), Function(("x", "sum"), "sum")
     return chained(kernel, keeping(kernel, {"y": sums}, {"finish": as_summed}), neighbours)
 

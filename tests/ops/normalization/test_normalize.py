@@ -178,6 +178,16 @@ def test_local_response_shapes_and_axes(shape: tuple[int, ...], axis: int, backe
         run_local_response(random(3, *shape), backend, radius=radius, axis=axis, **NUMBERS)
 
 
+@pytest.mark.parametrize("shape", [(4,), (3, 12), (2, 3, 96)], ids=str)
+def test_local_response_along_fours(shape: tuple[int, ...], backend: str) -> None:
+    for radius in (0, 1, 2, 5, 200):
+        run_local_response(random(3, *shape), backend, radius=radius, **NUMBERS)
+    x = random(3, *shape)
+    x[..., 1], x[..., -1] = np.inf, np.nan
+    attrs = {"radius": 1, **NUMBERS}
+    check("local_response_normalization", [x], attrs, backend=backend, rtol=1e-5)  # as of single numbers
+
+
 def test_local_response_of_no_elements(backend: str) -> None:
     for shape in ((0, 4), (4, 0)):
         check("local_response_normalization", [random(0, *shape)], {"radius": 1, **NUMBERS}, backend=backend)
@@ -186,6 +196,7 @@ def test_local_response_of_no_elements(backend: str) -> None:
 @pytest.mark.parametrize("beta", [0.0, 0.5, 1.0, 2.5])
 @pytest.mark.parametrize(("bias", "alpha"), [(1.0, 1.0), (10.0, 0.25), (0.5, 3.0), (2.0, 0.0), (0.0, 1.0)])
 def test_local_response_numbers(bias: float, alpha: float, beta: float, backend: str) -> None:
+    run_local_response(random(4, 2, 12), backend, radius=2, bias=bias, alpha=alpha, beta=beta)
     x = random(4, 2, 3, 2, 9)
     y = run_local_response(x, backend, radius=2, bias=bias, alpha=alpha, beta=beta)
     if beta == 0:
