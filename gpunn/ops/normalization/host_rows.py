@@ -1,4 +1,4 @@
-"""softmax and l2_normalization of float32 on the host, for many runs: rows along the last axis, in blocks.
+"""Normalisations of float32 on the host, for many runs: rows along the last axis, in blocks.
 
 numpy takes many times as long for the maximum of each of many rows as for one of all. So rows whose numbers
 are of a moderate size are not divided by, and not reduced by, the largest of each. Others are computed as the
@@ -49,6 +49,13 @@ def prepare_l2(meaning: Meaning, call: Call) -> Callable[[Array], Array] | None:
     return partial(_in_blocks, partial(_write_l2, meaning)) if _of_rows(call) else None
 
 
+def prepare_layer(call: Call) -> Callable[[Array], Array] | None:
+    """Return layer_normalization of a call as a function of dense x; None for another axis than the last."""
+    if not _of_rows(call) or not call.x.size:
+        return None
+    return partial(_in_blocks, partial(_write_layer, np.float32(call["epsilon"]), call["centred"]))
+
+
 def _of_rows(call: Call) -> bool:
     """Tell whether rows lie along the last axis, and have few enough elements."""
     shape = call.x.shape
@@ -93,3 +100,11 @@ def _write_l2(meaning: Meaning, x: Array, out: Array, ones: Array) -> None:
         np.divide(x, np.sqrt(sums)[:, None], out=out)
     else:
         out[...] = meaning(x, axis=1)
+
+
+def _write_layer(epsilon: np.float32, centred: bool, x: Array, out: Array, ones: Array) -> None:
+    share, away = np.float32(1 / len(ones)), x
+    if centred:
+        away = np.subtract(x, (x.dot(ones) * share)[:, None], out=out)
+    spread = np.einsum("ij,ij->i", away, away) * share + epsilon
+    np.divide(away, np.sqrt(spread)[:, None], out=out)

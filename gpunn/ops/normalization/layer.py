@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -14,12 +14,10 @@ from gpunn.ops.axes import ALONG_AXIS
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, expect_bool, expect_dtype, expect_float, expect_int, expect_unquantised
 from gpunn.ops.kernels.cooperative import CooperativeGroup, cooperative_group, in_groups
-from gpunn.ops.memory import empty
 from gpunn.ops.normalization import gradients
+from gpunn.ops.normalization.host_rows import prepare_layer
 from gpunn.ops.op import Op, op
 from gpunn.types import Array, TensorType
-
-_BLOCK = 1 << 15  # elements of rows that stay in the cache from step to step
 
 
 def _infer(call: Call) -> TensorType:
@@ -88,41 +86,13 @@ def _errors(evaluation: Evaluation) -> Array:
     return np.asarray(shift / np.sqrt(wide) + np.abs(evaluation.results[0]) * (spread / wide / 2 + 6 * EPS))
 
 
-def _prepare(call: Call) -> Callable[[Array], Array] | None:
-    """Compute rows that lie together block by block."""
-    length = _length(call)
-    if call.axis(call["axis"], call.x.rank) != call.x.rank - 1 or not call.x.size:
-        return None
-    rows, dtype, share = call.x.size // length, call.x.dtype.numpy, 1 / length
-    step, epsilon, centred = max(_BLOCK // length, 1), dtype.type(call["epsilon"]), call["centred"]
-
-    def compute(x: Array) -> Array:
-        result = empty(x.shape, dtype)
-        given, made = x.reshape(rows, length), result.reshape(rows, length)
-        for first in range(0, rows, step):
-            some, part = given[first : first + step], made[first : first + step]
-            source = some
-            if centred:
-                mean = some.sum(axis=1, keepdims=True)
-                mean *= share
-                source = np.subtract(some, mean, out=part)
-            spread = np.einsum("ij,ij->i", source, source)
-            spread *= share
-            spread += epsilon
-            np.sqrt(spread, out=spread)
-            np.divide(source, spread[:, np.newaxis], out=part)
-        return result
-
-    return compute
-
-
 @op(
     _infer,
     _kernels,
     precise=True,
     algebra=Algebra(axes=ALONG_AXIS),
     accuracy=Accuracy(formula=_errors),
-    prepare=_prepare,
+    prepare=prepare_layer,
     gradient=gradients.LAYER,
 )
 def layer_normalization(x: Array, *, axis: int = -1, epsilon: float, centred: bool = True) -> Array:
