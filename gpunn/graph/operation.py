@@ -235,6 +235,8 @@ class Operation:
         def compute(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
             if widens:
                 inputs = [v if v is None or v.dtype != np.float16 else v.astype(np.float32) for v in inputs]
+            if ready is not None:  # which takes dense arrays; a transposed one is a view
+                inputs = [v if v is None else np.asarray(v, order="C") for v in inputs]
             results = as_tuple(reference(*inputs))
             if self.custom is not None:
                 self._expect_shapes(results)

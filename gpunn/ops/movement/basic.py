@@ -112,6 +112,11 @@ def _in_order(call: Call) -> bool:
     return tuple(call["perm"]) == tuple(range(call.x.rank))
 
 
+def _prepare_transpose(call: Call) -> Callable[[Array], Array]:
+    perm = tuple(call["perm"])
+    return lambda x: turned(x, x.transpose(perm))
+
+
 @op(
     _infer_transpose,
     _transpose_kernel,
@@ -119,6 +124,7 @@ def _in_order(call: Call) -> bool:
     strings=True,
     places=_transpose_places,
     algebra=Algebra(identity=_in_order, permutes=True),
+    prepare=_prepare_transpose,
     gradient=gradients.TRANSPOSE,
 )
 def transpose(x: Array, *, perm: Sequence[int]) -> Array:
@@ -127,7 +133,7 @@ def transpose(x: Array, *, perm: Sequence[int]) -> Array:
     Raises ModelError when `perm` is no permutation of x's dimensions. NNAPI 1.1 types.hal,
     OperationType::TRANSPOSE; TFLite schema, TRANSPOSE.
     """
-    return turned(x, x.transpose(tuple(perm)))
+    return x.transpose(tuple(perm))
 
 
 def _infer_pad(call: Call) -> TensorType:

@@ -101,10 +101,14 @@ def _unstack_kernels(call: Call) -> list[Kernel]:
     return _copies(call, walk, (number * steps[axis] for number in range(len(call.outputs))))
 
 
-def _prepare_unstack(call: Call) -> Callable[[Array], Any] | None:
-    if call.axis(call["axis"], call.x.rank):
-        return None
-    return tuple if len(call.outputs) > 1 else lambda x: x[0]
+def _prepare_unstack(call: Call) -> Callable[[Array], Any]:
+    axis, several = call.axis(call["axis"], call.x.rank), len(call.outputs) > 1
+
+    def compute(x: Array) -> Any:
+        slices = turned(x, np.moveaxis(x, axis, 0)) if axis else x
+        return tuple(slices) if several else slices[0]
+
+    return compute
 
 
 def _unstacked(call: Call) -> Space:
@@ -126,7 +130,7 @@ def unstack(x: Array, *, axis: int) -> tuple[Array, ...]:
 
     Raises ModelError for an axis that is out of range or empty. TFLite schema, UnpackOptions.
     """
-    return tuple(turned(x, np.moveaxis(x, axis, 0)))
+    return tuple(np.moveaxis(x, axis, 0))
 
 
 def _infer_stack(call: Call) -> TensorType:

@@ -15,7 +15,7 @@ from gpunn.kernel import ceil_div
 from gpunn.ops.kernels.strides import merge
 from gpunn.ops.kernels.window import strided
 from gpunn.ops.memory import LEAST_BYTES, empty
-from gpunn.types import Array
+from gpunn.types import Array, Shape
 
 LINE = 64  # bytes that the CPU fetches at once
 PAGE = 1 << 12  # bytes; lines that lie so far apart have the same place in the nearest cache
@@ -24,24 +24,34 @@ STRIP = 64  # elements
 LEAST = 1 << 10  # elements of a copy, which is worth a call of numpy's
 
 
-def turned(base: Array, view: Array) -> Array:
-    """Return a transposed view of `base` as a dense array; the view where numpy copies it as quickly."""
-    if view.nbytes < LEAST_BYTES or view.dtype.hasobject or not base.flags.c_contiguous:
-        return view
-    shape, steps = merge(view.shape, view.strides)
-    if steps[-1] == view.itemsize:
-        return view
-    beside = steps.index(min(steps))
-    between, last = shape[beside + 1 : -1], shape[-1]
-    same_place = max(1, math.gcd(steps[-1], PAGE) // LINE)
-    count = math.prod(between) * ceil_div(last, STRIP)
-    if math.prod(between) * last * LINE * same_place < NEAR or view.size < LEAST * count:
-        return view
+def turned(x: Array, view: Array) -> Array:
+    """Return a transposed view of dense x as a dense array."""
+    found = strips(view)
+    if found is None:
+        return np.asarray(view, order="C")
+    shape, steps, beside = found
     result = empty(view.shape, view.dtype)
-    source, target = strided(base, shape, steps), result.reshape(shape)
+    source, target = strided(x, shape, steps), result.reshape(shape)
     outer = (slice(None),) * (beside + 1)
-    for place in np.ndindex(between):
-        for first in range(0, last, STRIP):
+    for place in np.ndindex(shape[beside + 1 : -1]):
+        for first in range(0, shape[-1], STRIP):
             part = *outer, *place, slice(first, first + STRIP)
             target[part] = source[part]
     return result
+
+
+def strips(view: Array) -> tuple[Shape, Shape, int] | None:
+    """Return shape and steps of a view with as few dimensions as possible, and that of elements side by side.
+
+    None where numpy copies it as quickly.
+    """
+    if view.nbytes < LEAST_BYTES:
+        return None
+    shape, steps = merge(view.shape, view.strides)
+    if steps[-1] == view.itemsize:
+        return None
+    beside, last = steps.index(min(steps)), shape[-1]
+    between = math.prod(shape[beside + 1 : -1])
+    same_place = max(1, math.gcd(steps[-1], PAGE) // LINE)
+    near = between * last * LINE * same_place < NEAR
+    return None if near or view.size < LEAST * between * ceil_div(last, STRIP) else (shape, steps, beside)

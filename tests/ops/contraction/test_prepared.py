@@ -11,7 +11,7 @@ from gpunn.model import Model
 from gpunn.ops import OPS
 from gpunn.ops.contraction import blocks, pieces
 from gpunn.types import Array, float32
-from tests.ops.harness import random
+from tests.ops.harness import model_of, random
 
 CASES: list[tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ("conv2d", (2, 9, 11, 8), (12, 3, 3, 8), {"padding": "same"}),
@@ -144,3 +144,13 @@ def test_operations_with_the_same_padding_share_its_memory() -> None:
         for filter, attr in zip(filters, attrs, strict=True):
             expected = OPS["depthwise_conv2d"].reference(expected, filter, **attr)
         np.testing.assert_array_equal(compiled(value), expected)
+
+
+@pytest.mark.parametrize("op", ["conv2d", "depthwise_conv2d"])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_images_may_be_transposed_views(op: str, stride: int) -> None:
+    image, filter = random(0, 1, 8, 20, 21), random(1, *((4, 3, 3, 8) if op == "conv2d" else (1, 3, 3, 8)))
+    view, attrs = image.transpose(0, 2, 3, 1), {"stride": (stride, stride), "padding": "same"}
+    operation = model_of(op, [view, filter], attrs, (1,)).operations[0]
+    (found,), (expected,) = (operation.evaluate([x, filter]) for x in (view, np.ascontiguousarray(view)))
+    np.testing.assert_array_equal(found, expected)
