@@ -14,6 +14,7 @@ import numpy as np
 
 from gpunn.kernel import Kernel, Read, Write, flat_threads, vec_width
 from gpunn.ops.call import Call
+from gpunn.ops.kernels.each import each
 from gpunn.ops.memory import empty, scratch
 from gpunn.ops.vision.image import image_params, picked
 from gpunn.types import Array, DType
@@ -86,7 +87,7 @@ def resample_kernel(call: Call) -> Kernel:
     """Make the kernel that resamples stored values."""
     lanes = vec_width(call.x.shape[3])
     down, across = _both(call)
-    return Kernel(
+    kernel = Kernel(
         body="resize_bilinear_bytes",
         threads=flat_threads(call.y.size // lanes),
         reads=(
@@ -102,3 +103,4 @@ def resample_kernel(call: Call) -> Kernel:
         lanes=lanes,
         reason="four taps for each result, in float32",
     )
+    return each(kernel, call.y)
