@@ -11,7 +11,7 @@ import numpy as np
 from gpunn.kernel import Unsupported
 from gpunn.ops.accuracy import Accuracy, Count
 from gpunn.ops.call import Call
-from gpunn.ops.check import QUANTIZED, expect_axes, expect_dtype, expect_ints
+from gpunn.ops.check import FLOATS, QUANTIZED, expect_axes, expect_dtype, expect_ints
 from gpunn.ops.elementwise import binary
 from gpunn.ops.expansion import Expansion, Tensor
 from gpunn.ops.fixed_point.steps import computed
@@ -96,7 +96,7 @@ def _infer(call: Call) -> TensorType:
 
 def _expand(call: Call, to: Expansion, x: Tensor, initial: Tensor | None = None) -> Tensor:
     """Write the op axis by axis: a gather puts the elements of each window side by side, a reduction combines
-    them. Many elements are combined by _doubled() instead.
+    them. Many elements are combined by _doubled() instead, maxima of images by a pool.
 
     `initial` then joins every window once more.
     """
@@ -110,6 +110,9 @@ def _expand(call: Call, to: Expansion, x: Tensor, initial: Tensor | None = None)
         fill = to.constant(how.neutral_of(call.x.dtype.numpy))
     found = to.add("dilate", x, fill, steps=base, paddings=signed_pairs(call, "paddings"))
     counts = window_counts(room, size, strides, dilations)
+    if _is_pool(call, size, strides, dilations) and min(counts) > 0:
+        found = to.add("max_pool2d", found, size=size[1:3], stride=strides[1:3])
+        counts, size, strides = found.type.shape, (1,) * 4, (1,) * 4
     for axis, (count, k, s, d) in enumerate(zip(counts, size, strides, dilations, strict=True)):
         if k == s == 1:
             continue
@@ -126,6 +129,12 @@ def _expand(call: Call, to: Expansion, x: Tensor, initial: Tensor | None = None)
     if initial is None or (initial.value is not None and initial.value.item() == how.neutral):
         return found
     return _joined(to, how, found, initial, call.y.quantization)
+
+
+def _is_pool(call: Call, size: Shape, strides: Shape, dilations: Shape) -> bool:
+    """Tell whether windows are those of a max pool of images."""
+    images = call.x.rank == 4 and {size[0], size[3], strides[0], strides[3], *dilations} == {1}
+    return images and call["function"] == "max" and call.x.dtype in FLOATS
 
 
 def _doubled(to: Expansion, how: Joining, x: Tensor, axis: int, windows: tuple[int, int, int, int]) -> Tensor:
