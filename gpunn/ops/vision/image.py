@@ -38,7 +38,7 @@ def image_params(call: Call, lanes: int) -> dict[str, Param]:
 
 
 class PixelParts(NamedTuple):
-    """The V's of a pixel that an invocation computes, PER in shaders, p.apart apart; and all invocations."""
+    """The V's of a pixel that an invocation computes, p.apart apart in shaders; and all invocations."""
 
     per: int
     apart: int

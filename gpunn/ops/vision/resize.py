@@ -161,7 +161,7 @@ def _resample(
         functions=functions,
         libraries=libraries,
         lanes=lanes,
-        constants={"PER": parts.per},
+        constants={"SEVERAL": int(parts.per > 1)},
         loop_iterations=nested(parts.per).iterations,
         reason="four taps for each result",
     )
@@ -277,7 +277,6 @@ def _resize_nearest_kernel(call: Call) -> Kernel:
         ),
         writes=(Write(width=lanes),),
         params={**image_params(call, lanes), "count": parts.invocations, "apart": parts.apart},
-        constants={"PER": parts.per},
         lanes=lanes,
         loop_iterations=nested(parts.per).iterations,
         reason="rows and columns from tables",

@@ -41,7 +41,7 @@ def test_channels_that_an_invocation_computes(
         with model_of(op, [x], {"size": (4, 9)}).compile(gpu) as compiled:
             (row,) = compiled.plan_rows()
         vectors = channels if channels % 4 else channels // 4
-        assert row.kernel.constants["PER"] == (1 if parallel > 1 else -(-vectors // -(-vectors // 4)))
+        assert row.kernel.params["apart"] == (vectors if parallel > 1 else -(-vectors // 4))
         check(op, [x], {"size": (4, 9)}, backend=gpu, **tolerance)
 
 
