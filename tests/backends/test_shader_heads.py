@@ -35,12 +35,13 @@ def missing(text: str) -> set[str]:
     """Return operands, parameters, constants and functions in the code of a file that no comment mentions.
 
     Comments of the file itself must mention operands. Other names may be in comments of a library that it
-    uses, or be defined by a library that a comment names.
+    uses, or be defined by a library that a comment names, or by one that this uses.
     """
     code = without_comments(text)
     texts = [text, *(read(f"lib/{library}") for library in with_dependencies(used_libraries(text)))]
     said = "\n".join(comment for t in texts for comment in re.findall(r"//(.*)", t))
-    texts += map(read, set(re.findall(r"\blib/\w+(?=\.wgsl)", said)))
+    named = with_dependencies(sorted(set(re.findall(r"\blib/(\w+)\.wgsl", said))))
+    texts += (read(f"lib/{library}") for library in named)
     around = "\n".join(map(without_comments, texts))
     words = {*re.findall(r"\w+", said + KNOWN), *re.findall(r"\b(?:fn|const|alias) (\w+)", around)}
     params = set(re.findall(r"\bp\.(\w+)", said))
