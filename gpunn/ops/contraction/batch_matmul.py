@@ -27,14 +27,15 @@ from gpunn.ops.accuracy import Accuracy
 from gpunn.ops.call import Call, broadcast_shapes
 from gpunn.ops.check import FLOATS, expect_bool, expect_dtype
 from gpunn.ops.contraction import gradients
-from gpunn.ops.contraction.broadcast_tile import shared_product, shared_stack, with_shared_rows
+from gpunn.ops.contraction.broadcast_tile import shared_product, with_shared_rows
 from gpunn.ops.contraction.computed_filter import block_packed
-from gpunn.ops.contraction.filter_packing import STEP, block_extents
+from gpunn.ops.contraction.filter_packing import STEP
 from gpunn.ops.contraction.half_products import matrix_errors
 from gpunn.ops.contraction.integer_product import MakeProduct, integer_product, quantized_product
 from gpunn.ops.contraction.product_kernel import of_integers
 from gpunn.ops.contraction.product_rescaling import AS_SUMMED, Rescaling, Rounding, rescaling
 from gpunn.ops.contraction.register_product import products
+from gpunn.ops.contraction.shared_stacks import depth_of, integer_stack, packed_stack, stack_of
 from gpunn.ops.contraction.wide_sums import most_iterations
 from gpunn.ops.contraction.workgroup_product import (
     Product,
@@ -48,10 +49,8 @@ from gpunn.ops.fixed_point.affine import scale_of, wrap32
 from gpunn.ops.kernels.chain import Box, boxes, real_sums
 from gpunn.ops.kernels.strides import matrix_steps, stack_params
 from gpunn.ops.kernels.tiling import COLUMNS, ROWS, row_library
-from gpunn.ops.op import Op, op
+from gpunn.ops.op import EIGHT_BITS, Op, op
 from gpunn.types import Array, DType, TensorType
-
-_LEAST_OF_STACKS = 1 << 16  # products of numbers; fewer take less time than dispatches that pack matrices
 
 
 def _matrix(call: Call, index: int, adjoint: str) -> tuple[int, int]:
@@ -87,7 +86,7 @@ def _one_by_one(call: Call) -> list[Kernel]:
         return real_sums(call, real, _boxes(call))
     one = np.zeros(call.y.shape[-1], np.int64)
     how = Rescaling(0, 0, 0, one, one, 0, (0, 0))
-    return [_stored_as_summed(k) for k in of_integers(call, real, _depth(call), how, _boxes(call))]
+    return [_stored_as_summed(k) for k in of_integers(call, real, depth_of(call), how, _boxes(call))]
 
 
 def _stored_as_summed(kernel: Kernel) -> Kernel:
@@ -97,7 +96,7 @@ def _stored_as_summed(kernel: Kernel) -> Kernel:
 
 def _boxes(call: Call) -> list[Box]:
     """Return the parts of the sums of _real_kernel()."""
-    return boxes((_depth(call),), most_iterations(call))
+    return boxes((depth_of(call),), most_iterations(call))
 
 
 def _real_kernel(call: Call) -> Kernel:
@@ -179,7 +178,7 @@ def _column_library(call: Call) -> str:
 
 def _stack_product(call: Call) -> Product:
     """Describe the products of each matrix for tiles that a workgroup shares."""
-    batch, rows, depth = size_of(call.y.shape[:-2]), call.y.shape[-2], _depth(call)
+    batch, rows, depth = size_of(call.y.shape[:-2]), call.y.shape[-2], depth_of(call)
     dense = call.x.size == batch * rows * depth and not call["adj_a"]
     return Product(
         "matmul_workgroup",
@@ -199,13 +198,13 @@ def _kernels(call: Call) -> Iterator[Candidate]:
     rows, columns = math.prod(call.y.shape[:-1]), call.y.shape[-1]
     b, plain = call.input(1), not (call["adj_a"] or call["adj_b"] or _plain(call))
     one = size_of(b.shape[:-2]) == 1 and not call.constant[1]
-    fits = rows >= ROWS and columns and columns % COLUMNS == 0 and _depth(call) and _depth(call) % 4 == 0
+    fits = rows >= ROWS and columns and columns % COLUMNS == 0 and depth_of(call) and depth_of(call) % 4 == 0
     if plain and one and fits and fits_i32(call.x.size, call.y.size):
         reads = (Read("w", 1, 4), Read("bias", None))
-        ways = products(call, (rows, _depth(call), columns), "tiles of one product", reads)
-        if _depth(call) % STEP == 0:
-            ways = with_shared_rows(call, _depth(call), lambda: _shared(call, rows, columns), ways)
-        yield from with_workgroup_tiles(call, matrix_product(_depth(call), reads), ways)
+        ways = products(call, (rows, depth_of(call), columns), "tiles of one product", reads)
+        if depth_of(call) % STEP == 0:
+            ways = with_shared_rows(call, depth_of(call), lambda: _shared(call, rows, columns), ways)
+        yield from with_workgroup_tiles(call, matrix_product(depth_of(call), reads), ways)
         yield from _singly(call)
     elif _plain(call):
         yield from _singly(call)
@@ -215,10 +214,10 @@ def _kernels(call: Call) -> Iterator[Candidate]:
 
 def _each(call: Call) -> Iterator[Candidate]:
     """Yield ways to multiply each matrix of a stack that are not for tiles that a workgroup shares."""
-    stack = _stack(call)
+    stack = stack_of(call)
     if stack is None:
         return _singly(call)
-    return with_shared_rows(call, stack[2], partial(_shared_stack, call, stack), _singly(call), stack[0])
+    return with_shared_rows(call, stack[2], partial(packed_stack, call, stack), _singly(call), stack[0])
 
 
 def _singly(call: Call) -> Iterator[Candidate]:
@@ -232,41 +231,10 @@ def _singly(call: Call) -> Iterator[Candidate]:
         yield from tiles
 
 
-def _stack(call: Call) -> tuple[int, int, int, int] | None:
-    """Return how many computed matrices rows are multiplied with, then the rows, depth and columns of each.
-
-    None if rows of a do not lie one behind the other, if matrices serve several stacks of rows, or for
-    little work.
-    """
-    rows, depth, columns = call.y.shape[-2], _depth(call), call.y.shape[-1]
-    batch, matrices = (size_of(shape[:-2]) for shape in (call.y.shape, call.input(1).shape))
-    if call["adj_a"] or call.constant[1] or call.x.size != batch * rows * depth:
-        return None
-    if matrices == 1:
-        batch, rows = 1, batch * rows
-    packed = batch * math.prod(block_extents(columns, depth))
-    worth = batch * rows * depth * columns >= _LEAST_OF_STACKS
-    possible = matrices == batch and worth and fits_i32(call.x.size, call.y.size, packed)
-    return (batch, rows, depth, columns) if possible else None
-
-
-def _shared_stack(call: Call, sizes: tuple[int, int, int, int]) -> list[Kernel]:
-    """Make the kernels that pack computed matrices, and the one of rows that subgroups share."""
-    count, _, depth, columns = sizes
-    down, across = matrix_steps(call.input(1).shape, call["adj_b"])
-    packs, (w, _) = block_packed(call, columns, depth, (across, down), count)
-    return [*packs, shared_stack(call, sizes, Read("x", 0), w, Write())]
-
-
 def _shared(call: Call, rows: int, columns: int) -> list[Kernel]:
     """Make the kernels that pack a computed matrix, and the one of rows that subgroups share."""
-    packs, reads = block_packed(call, columns, _depth(call), (1, columns))
-    return [*packs, shared_product(call, rows, _depth(call), columns, reads)]
-
-
-def _depth(call: Call) -> int:
-    """Return the number of products in one sum."""
-    return call.x.shape[-2 if call["adj_a"] else -1]
+    packs, reads = block_packed(call, columns, depth_of(call), (1, columns))
+    return [*packs, shared_product(call, rows, depth_of(call), columns, reads)]
 
 
 def _check(call: Call) -> None:
@@ -286,18 +254,25 @@ def _integer(call: Call) -> MakeProduct:
     return integer_product(call, real, axis, _ROUNDING)
 
 
-def _integer_kernels(call: Call) -> list[Kernel]:
-    how = rescaling(call, _ROUNDING)
-    return of_integers(call, _real_kernel(call), _depth(call), how, _boxes(call))
+def _integer_kernels(call: Call) -> Iterator[Candidate]:
+    how, stack = rescaling(call, _ROUNDING), stack_of(call)
+    kernels = of_integers(call, _real_kernel(call), depth_of(call), how, _boxes(call))
+    plain = Candidate(kernels, "one matrix of the stack for each")
+    bytes_alone = {call.x.dtype, call.input(1).dtype} <= {*EIGHT_BITS}
+    if stack is None or not bytes_alone or call.device.subgroups_of_four:
+        yield plain
+    else:
+        shared = partial(integer_stack, call, stack, how)
+        yield from with_shared_rows(call, stack[2], shared, [plain], stack[0])
 
 
 @op(
     _infer,
     _kernels,
-    flops=lambda call: 2 * call.y.size * _depth(call),
+    flops=lambda call: 2 * call.y.size * depth_of(call),
     quantized=quantized_product(_integer, _integer_kernels, _check),
     filter=Filter(),
-    accuracy=Accuracy(terms=_depth, arithmetic=True, halves=matrix_errors),
+    accuracy=Accuracy(terms=depth_of, arithmetic=True, halves=matrix_errors),
     dtypes=(DType.INT8,),
     gradient=gradients.BATCH_MATMUL,
 )

@@ -51,12 +51,17 @@ def shared_integers(call: Call, window: Window, depth: int, how: Rescaling) -> K
     return of_shared_sums(call, how, shared_sums(call, window, depth), depth * math.prod(window.size))
 
 
-def of_shared_sums(call: Call, how: Rescaling, real: Kernel, terms: int) -> Kernel:
-    """Convert a kernel of shared rows of reals, with so many products in a sum, to one for integers."""
+def of_shared_sums(call: Call, how: Rescaling, real: Kernel, terms: int, centred: bool = False) -> Kernel:
+    """Convert a kernel of shared rows of reals, with so many products in a sum, to one for integers.
+
+    centred: its filter is packed as pack_centred() does, by kernels before.
+    """
     x, w, bias = real.reads
     channels, rows = block_extents(call.y.shape[-1], terms)
     params = {**real.params, **how.params(how.zero_w, 4), "SCALES": channels // 4}
-    if call.device.subgroups_of_four:
+    if centred:
+        weights = "centred_weights"
+    elif call.device.subgroups_of_four:
         w = replace(w, width=1, pack=Pack(pack_words, (how.zero_w,)), dtype=DType.INT32)
         weights, params["offsets"] = "stored_weights", _offsets(call.input(1).dtype, how.zero_w)
     else:

@@ -7,10 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpunn.backends.webgpu.device import open_device
 from gpunn.errors import ModelError
 from gpunn.model import Model
+from gpunn.ops import OPS
 from gpunn.ops.check import QUANTIZED
-from gpunn.ops.fixed_point.affine import LIMITS
+from gpunn.ops.contraction.broadcast_tile import measured
+from gpunn.ops.fixed_point.affine import LIMITS, dequantize
 from gpunn.types import Array, DType, Quantization, TensorType, float32
 from tests.ops.harness import ATOL, EPS, check, check_litert, model_of, random, take_body
 from tests.ops.integer_checks import check_integer, integer_model, litert_integer
@@ -137,6 +140,32 @@ def test_quantised_products(dtype: DType, attrs: dict[str, bool], backend: str) 
         factor = types[0].quantization.scale[0] * types[1].quantization.scale[0] / y.quantization.scale[0]
         real = np.clip(a @ b * factor + y.quantization.zero_point[0], *LIMITS[dtype])
         assert np.abs(found - real).max(initial=0) < off
+
+
+@pytest.mark.parametrize("adj_b", [False, True])
+@pytest.mark.parametrize("dtype", [DType.UINT8, DType.INT8])
+@pytest.mark.parametrize(
+    "shape", [((3,), (3,), 33, 45, 50), ((2, 2), (2, 2), 17, 64, 64), ((4,), (), 9, 200, 21)], ids=str
+)
+def test_quantised_rows_that_subgroups_share(
+    shape: tuple[Any, Any, int, int, int], dtype: DType, adj_b: bool, gpu: str
+) -> None:
+    attrs = {"adj_a": False, "adj_b": adj_b}
+    for seed in range(3):
+        inputs, types, _ = stacks(dtype, shape, attrs, seed)
+        reals = [dequantize(v, t).astype(np.float64) for v, t in zip(inputs, types, strict=True)]
+        exact = OPS["batch_matmul"].reference(*reals, **attrs)
+        scale = float(np.float32(np.ptp(exact) / 200))
+        zero = int(np.clip(round(LIMITS[dtype][0] + 20 - exact.min() / scale), *LIMITS[dtype]))
+        y = Quantization((scale,), (zero,))
+        (found,) = check_integer("batch_matmul", inputs, types, attrs, y, backend=gpu)
+        assert np.unique(found).size > 20 or zero in LIMITS[dtype]
+    with integer_model("batch_matmul", inputs, types, attrs, y).compile(gpu) as compiled:
+        bodies = [row.kernel.body for row in compiled.plan_rows()]
+    properties = open_device(None, False).properties
+    if measured(properties) and not properties.subgroups_of_four:
+        assert bodies[0] == "unary"
+        assert bodies[-1] == "matmul_broadcast"
 
 
 @pytest.mark.parametrize("dtype", [DType.UINT8, DType.INT8])
