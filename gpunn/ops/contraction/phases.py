@@ -12,6 +12,7 @@ from gpunn.kernel import Unsupported, ceil_div
 from gpunn.ops.call import Call
 from gpunn.ops.expansion import Expansion, Tensor
 from gpunn.ops.kernels.window import Pair, Window, most_padded
+from gpunn.types import Quantization
 
 _MOST_ZEROS = 4  # times the filter's elements that the filter of all phases may have
 
@@ -53,7 +54,8 @@ def by_phases(
     if bias is not None and apart > 1:
         bias = _repeated(to, bias, apart)
     attrs = {"padding": (down.padding, right.padding), "activation": call["activation"]}
-    y = to.add("conv2d", x, _of_phases(to, filter, phases), bias, **attrs)
+    weights = _of_phases(to, filter, phases)
+    y = to.add("conv2d", x, weights, bias, quantization=call.y.quantization, **attrs)
     y = _side_by_side(to, y, phases, call.y.shape[3])
     if y.type.shape == call.y.shape:
         return y
@@ -83,8 +85,11 @@ def _of_phases(to: Expansion, filter: Tensor, phases: Sequence[_Phases]) -> Tens
     shape = channels, down.taps, down.stride, right.taps, right.stride, depth
     perm, whole = (2, 4, 0, 1, 3, 5), (down.stride * right.stride * channels, down.taps, right.taps, depth)
     if filter.value is not None:
-        known = np.pad(filter.value, behind).reshape(shape)[:, ::-1, :, ::-1]
-        return to.constant(np.ascontiguousarray(known.transpose(perm)).reshape(whole))
+        scales = filter.type.quantization
+        zero = 0 if scales is None else scales.zero_point[0]
+        known = np.pad(filter.value, behind, constant_values=zero).reshape(shape)[:, ::-1, :, ::-1]
+        known = np.ascontiguousarray(known.transpose(perm)).reshape(whole)
+        return to.constant(known, _of_all(scales, down.stride * right.stride))
     cells = to.add("pad", filter, paddings=behind) if any(map(any, behind)) else filter
     cells = to.add("reshape", cells, shape=shape)
     ends = (None,) * len(shape)
@@ -94,8 +99,16 @@ def _of_phases(to: Expansion, filter: Tensor, phases: Sequence[_Phases]) -> Tens
 
 def _repeated(to: Expansion, bias: Tensor, times: int) -> Tensor:
     if bias.value is not None:
-        return to.constant(np.tile(bias.value, times))
+        return to.constant(np.tile(bias.value, times), _of_all(bias.type.quantization, times))
     return to.add("tile", bias, multiples=(times,))
+
+
+def _of_all(scales: Quantization | None, phases: int) -> Quantization | None:
+    """Return the quantisation of channels of so many phases."""
+    if scales is None or scales.per_tensor:
+        return scales
+    zeros = scales.zero_point * (phases if len(scales.zero_point) > 1 else 1)
+    return Quantization(scales.scale * phases, zeros, scales.axis)
 
 
 def _side_by_side(to: Expansion, y: Tensor, phases: Sequence[_Phases], channels: int) -> Tensor:

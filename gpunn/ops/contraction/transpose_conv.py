@@ -35,9 +35,10 @@ from gpunn.ops.expansion import Expansion, Tensor
 from gpunn.ops.filter import Filter, by_groups
 from gpunn.ops.kernels.chain import Box, boxes, real_sums
 from gpunn.ops.kernels.window import Padding, Pair, Window, check_window, resolve, window_params
-from gpunn.ops.op import Op, op
+from gpunn.ops.op import EIGHT_BITS, Op, op
 from gpunn.types import Array, DType, TensorType
 
+_ROUNDING = Rounding(lambda call: call.y.shape[-1] if call.x.dtype is DType.UINT8 else eights(call))
 PIXELS = 4  # output pixels, a stride apart along x, of one invocation of transpose_conv2d
 
 
@@ -78,7 +79,9 @@ def _infer(call: Call) -> TensorType:
 
 def _rewrite(call: Call, to: Expansion, x: Tensor, filter: Tensor, bias: Tensor | None = None) -> Tensor:
     if call.x.quantization is not None or call.input(1).quantization is not None:
-        raise Unsupported("convolutions round integers otherwise")
+        same = {call.x.dtype, call.input(1).dtype} <= {*EIGHT_BITS} and constants_only(call)
+        if not same or _ROUNDING.upwards(call) < call.y.shape[-1]:
+            raise Unsupported("convolutions round integers otherwise")
     return by_phases(call, to, _window(call), (x, filter, bias))
 
 
@@ -130,9 +133,6 @@ def _kernel(call: Call) -> Kernel:
         lanes=lanes,
         reason=f"{PIXELS} pixels x {lanes} channels in registers",
     )
-
-
-_ROUNDING = Rounding(lambda call: call.y.shape[-1] if call.x.dtype is DType.UINT8 else eights(call))
 
 
 def _integer(call: Call) -> MakeProduct:
