@@ -7,6 +7,7 @@ computes what is six dispatches otherwise, most of which read or write the whole
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -26,8 +27,8 @@ _ADD, _SUB, _MUL, _DIV, _SQUARED_DIFFERENCE, _SQUARE, _SQRT, _RSQRT, _MEAN, _SUM
         *("add", "sub", "mul", "div", "squared_difference", "square", "sqrt", "rsqrt", "mean", "reduce_sum"),
     )
 )
-_REALS = DType.FLOAT32, DType.FLOAT16
-_ROUNDED = 1e-3  # by which a share of a mean may be off: float16 has it, too
+# By how much a share of a mean may be off where it is rounded to that type; 1 / (n - 1) is no share of n terms.
+_ROUNDED = {DType.FLOAT32: 2.0**-22, DType.FLOAT16: 2.0**-10}
 
 Writers = Mapping[Operand | None, Operation]
 
@@ -61,8 +62,9 @@ def fuse_layer_norms(model: Graph) -> Graph:
     found: dict[Operation, list[Operation]] = {}
     for operation in model.operations:
         norm = _ends(writers, operation)
-        if norm is not None and _alone(writers, operation, norm, readers):
-            found[operation] = _written(operation, norm)
+        made = None if norm is None else _written(operation, norm)
+        if norm is not None and made is not None and _alone(writers, operation, norm, readers):
+            found[operation] = made
     if not found:
         return model
     return model.with_operations(made for o in model.operations for made in found.get(o, [o]))
@@ -70,7 +72,7 @@ def fuse_layer_norms(model: Graph) -> Graph:
 
 def _ends(writers: Writers, last: Operation) -> _Norm | None:
     """Return the normalisation that ends with an operation."""
-    if last.integer or last.outputs[0].type.dtype not in _REALS:
+    if last.integer or last.outputs[0].type.dtype not in _ROUNDED:
         return None
     if last.definition is _ADD:
         return next(filter(None, (_keras(writers, *pair) for pair in _pairs(last))), None)
@@ -119,7 +121,7 @@ def _sum_of_shares(writers: Writers, operand: Operand | None) -> Operation | Non
         if found is not None and share and scaled is not None:
             terms = found.call().x.size / max(found.outputs[0].type.size, 1)
             off = share * terms - 1 if scaled.definition is _MUL else share / max(terms, 1) - 1
-            return found if abs(off) < _ROUNDED else None
+            return found if abs(off) <= _ROUNDED.get(found.call().x.dtype, 0) else None
     return None
 
 
@@ -128,7 +130,7 @@ def _spread(writers: Writers, operand: Operand | None) -> _Spread | None:
     total = _of(writers, operand, _ADD)
     for variance, constant in () if total is None else _pairs(total):
         epsilon, found = _number(constant), _mean(writers, variance)
-        if not epsilon or epsilon < 0 or found is None:
+        if epsilon is None or not 0 < epsilon < math.inf or found is None:
             continue
         squares, axis = found
         if (square := _of(writers, squares, _SQUARE)) is not None:
@@ -197,14 +199,19 @@ def _alone(writers: Writers, last: Operation, norm: _Norm, readers: Mapping[Oper
     return all(readers[o] == reads[o] for operation in between for o in operation.outputs)
 
 
-def _written(last: Operation, norm: _Norm) -> list[Operation]:
-    """Return the operations that compute what ends with an operation."""
+def _written(last: Operation, norm: _Norm) -> list[Operation] | None:
+    """Return the operations that compute what ends with an operation; None if they give another type.
+
+    Constants of one element with more dimensions than x give the result their rank.
+    """
     given = [o for o in (norm.x, norm.scale, norm.bias) if o is not None and o.value is None]
     place = GraphExpansion(Graph(inputs=given).with_operations(()), last.outputs[0].name, last.origin)
     x, axis, epsilon, centred, *_ = norm
     y = place.add("layer_normalization", x, axis=axis, epsilon=epsilon, centred=centred)
     for op, operand in (("mul", norm.scale), ("add", norm.bias)):
         y = y if operand is None else place.add(op, y, operand)
+    if y.type != last.outputs[0].type:
+        return None
     *others, end = place.graph.operations
     if last.activation is not None:
         end = replace(end, attrs={**end.attrs, "activation": last.activation})

@@ -170,8 +170,44 @@ def of_something_else(model: Model, x: Operand) -> Operand:
     return add(model, "mul", away, reciprocal(model, add(model, "square", x)))
 
 
-@pytest.mark.parametrize("build", [two_axes, no_epsilon, another_share, another_reader, of_something_else])
+def an_infinite_epsilon(model: Model, x: Operand) -> Operand:
+    away = add(model, "sub", x, mean(model, x))
+    return add(model, "mul", away, reciprocal(model, add(model, "square", away), np.inf))
+
+
+def an_undefined_epsilon(model: Model, x: Operand) -> Operand:
+    away = add(model, "sub", x, mean(model, x))
+    return add(model, "mul", away, reciprocal(model, add(model, "square", away), np.nan))
+
+
+def an_epsilon_of_more_dimensions(model: Model, x: Operand) -> Operand:
+    """The result has four dimensions, x has three."""
+    away = add(model, "sub", x, mean(model, x))
+    epsilon = model.constant("epsilon", np.full((1, 1, 1, 1), 1e-5, np.float32))
+    spread = add(model, "add", mean(model, add(model, "square", away)), epsilon)
+    return add(model, "mul", away, add(model, "rsqrt", spread))
+
+
+STAYS = (
+    *(two_axes, no_epsilon, another_share, another_reader, of_something_else),
+    *(an_infinite_epsilon, an_undefined_epsilon, an_epsilon_of_more_dimensions),
+)
+
+
+@pytest.mark.parametrize("build", STAYS)
 def test_what_stays(build: Build) -> None:
     model = Model()
     model.output(build(model, model.input("x", float32(*SHAPE))))
     assert fuse_layer_norms(model) is model
+
+
+@pytest.mark.parametrize(("count", "found"), [(2047, False), (2048, True)])
+def test_one_term_fewer_is_no_mean(count: int, found: bool) -> None:
+    """Bessel's correction of long rows differs from a mean by little, but by more than rounding does."""
+    model = Model()
+    x = model.input("x", float32(2, 2048))
+    away = add(model, "sub", x, mean(model, x))
+    total = add(model, "reduce_sum", add(model, "square", away), axes=(1,), keep_dims=True)
+    spread = add(model, "add", add(model, "mul", total, 1 / count), 1e-5)
+    model.output(add(model, "mul", away, add(model, "rsqrt", spread)))
+    assert ("layer_normalization" in ops(fuse_layer_norms(model))) is found
