@@ -27,7 +27,7 @@ _ADD, _SUB, _MUL, _DIV, _SQUARED_DIFFERENCE, _SQUARE, _SQRT, _RSQRT, _MEAN, _SUM
         *("add", "sub", "mul", "div", "squared_difference", "square", "sqrt", "rsqrt", "mean", "reduce_sum"),
     )
 )
-# By how much a share of a mean may be off where it is rounded to that type; 1 / (n - 1) is no share of n terms.
+# By how much a share of a mean is off where it is rounded to that type; 1 / (n - 1) is farther from 1 / n.
 _ROUNDED = {DType.FLOAT32: 2.0**-22, DType.FLOAT16: 2.0**-10}
 
 Writers = Mapping[Operand | None, Operation]
