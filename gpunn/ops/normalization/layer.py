@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from gpunn.kernel import Kernel, Kernels, Read, Unsupported, ceil_div, size_of
+from gpunn.kernel import Function, Kernel, Kernels, Read, Write, ceil_div, size_of
 from gpunn.ops.accuracy import EPS, Accuracy, Evaluation
 from gpunn.ops.algebra import Algebra
 from gpunn.ops.axes import ALONG_AXIS
@@ -16,6 +17,7 @@ from gpunn.ops.check import FLOATS, expect_bool, expect_dtype, expect_float, exp
 from gpunn.ops.kernels.cooperative import CooperativeGroup, cooperative_group, in_groups
 from gpunn.ops.normalization import gradients
 from gpunn.ops.normalization.host_rows import prepare_layer
+from gpunn.ops.normalization.long_rows import finished, folded, of_rows
 from gpunn.ops.op import Op, op
 from gpunn.types import Array, TensorType
 
@@ -57,11 +59,29 @@ def _kernels(call: Call) -> Kernels:
             loop_iterations=3 * ceil_div(length, group.size),
             reason=f"rows of {length}: {group.reason}",
         )
-        if most is not None and kernel.loop_iterations > most:
-            raise Unsupported("rows are longer than the loops of the device")
-        return [kernel]
+        short = most is None or kernel.loop_iterations <= most
+        return [kernel] if short else _of_long_rows(call, kernel, group, length)
 
     return in_groups(cooperative_group(rows, length, call.device, few=True), length, kernels)
+
+
+def _of_long_rows(call: Call, kernel: Kernel, group: CooperativeGroup, length: int) -> list[Kernel]:
+    """Make the kernels for rows that one dispatch does not take: for the means, the spreads, the results."""
+    total = of_rows(call, group.results) if call["centred"] else None
+    squares = of_rows(call, group.results)
+    functions = {
+        "lowest": Function((), "T(0)"),  # for maxima, of which there are none
+        "measure": Function(("x",), "x"),
+        "relative": Function(("x", "top"), "x - top * T(p.share)"),
+        "term": Function(("r",), "r * r"),
+        "settle": Function(("sum",), "sqrt(sum * T(p.share) + T(p.epsilon))"),
+        "finish": Function(("r", "sum", "settled"), "r / settled"),
+    }
+    kernel = replace(kernel, functions=functions)
+    numbers = replace(kernel, functions={**functions, "term": Function(("r",), "r")})
+    means = [] if total is None else folded(call, numbers, group, length, Write(output=total), LARGEST=0)
+    spreads = folded(call, kernel, group, length, Write(output=squares), top=total, LARGEST=0)
+    return [*means, *spreads, finished(call, kernel, total, squares)]
 
 
 def _errors(evaluation: Evaluation) -> Array:
