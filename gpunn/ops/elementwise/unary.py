@@ -105,9 +105,10 @@ def _logical_not(x: Array) -> Array:
 
 
 def _leaky_relu(x: Array, *, alpha: float) -> Array:
-    scaled = x.dtype.type(alpha) * x
+    slope = x.dtype.type(alpha)  # 0, if alpha is too small for the type
+    scaled = slope * x
     # A choice takes many times as long, as a CPU cannot foresee it.
-    return np.asarray(np.maximum(x, scaled) if 0 < alpha <= 1 else np.where(x < 0, scaled, x))
+    return np.asarray(np.maximum(x, scaled) if 0 < slope <= 1 else np.where(x < 0, scaled, x))
 
 
 def _clamped(call: Call) -> Array:

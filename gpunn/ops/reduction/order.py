@@ -9,6 +9,7 @@ GPU compares values as integers of the same order (shaders/lib/order.wgsl).
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -237,7 +238,7 @@ def _descending(x: Array) -> Array:
 def _infer_bucketize(call: Call) -> TensorType:
     expect_unquantised(call, 0, *NUMBERS)
     boundaries = expect_entries(call, "boundaries")
-    if not all(a <= b for a, b in itertools.pairwise(boundaries)):
+    if not all(a <= b for a, b in itertools.pairwise((*boundaries, math.inf))):  # and none is NaN
         call.fail("boundaries must be in ascending order")
     return TensorType(DType.INT32, call.x.shape)
 

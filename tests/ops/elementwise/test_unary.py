@@ -132,6 +132,13 @@ def test_slopes_below_zero(alpha: float, backend: str) -> None:
     np.testing.assert_allclose(y, expected, rtol=5 * EPS, atol=1e-30)
 
 
+@pytest.mark.parametrize("alpha", [1e-46, 1e-30, 1.0])
+def test_a_slope_below_zero_leaves_what_is_above(alpha: float, backend: str) -> None:
+    """Also where it is 0 in float32, and 0 times an infinity is no number."""
+    (y,) = check("leaky_relu", [np.array([np.inf, 2, 0], np.float32)], {"alpha": alpha}, backend=backend)
+    assert y.tolist() == [np.inf, 2, 0]
+
+
 def test_halves_are_rounded_to_even(backend: str) -> None:
     x = np.array([0.5, 1.5, 2.5, -0.5, -1.5, 8388607.5], np.float32)
     assert check("round", [x], backend=backend)[0].tolist() == [0, 2, 2, 0, -2, 8388608]

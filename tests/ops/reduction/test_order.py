@@ -141,8 +141,9 @@ def test_buckets(backend: str) -> None:
         attrs = {"boundaries": tuple(np.sort(random(count, count)).tolist())}
         for dtype in (np.float32, np.float16, np.int32, np.int64):
             check("bucketize", [random(0, 5, 7, low=-9, high=9).astype(dtype)], attrs, backend=backend)
-    with pytest.raises(ModelError, match="bucketize: boundaries must be in ascending order"):
-        model_of("bucketize", [x], {"boundaries": (1.0, 0.0)})
+    for wrong in ((1.0, 0.0), (float("nan"),), (1.0, float("nan"))):
+        with pytest.raises(ModelError, match="bucketize: boundaries must be in ascending order"):
+            model_of("bucketize", [x], {"boundaries": wrong})
 
 
 @pytest.mark.parametrize("count", [1, 32, 33, 200])
