@@ -82,16 +82,12 @@ def test_long_sequences(reverse: bool, gpu: str) -> None:
     check("recurrence", operands, {"reverse": reverse}, backend=gpu, constants=(1,), atol=0, rtol=0)
 
 
-# Bodies with short loops, whatever the call: they halve a range, or count dimensions or a block's elements.
+# Bodies with short loops, whatever the call: they count dimensions.
 SHORT = {
     "find_rows",
     "gather_nd",
-    "merge_runs",
     "put_slice",
-    "sort_blocks",
-    "sort_strips",
     "take_slice",
-    "top_k",
 }
 DIVIDED = {
     "conv2d_filter_gradient",

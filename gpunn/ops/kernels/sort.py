@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpunn.device import DeviceProperties
-from gpunn.kernel import Kernel, Read, Scratch, Write, ceil_div, flat_threads
+from gpunn.kernel import Kernel, Loop, Read, Scratch, Write, ceil_div, flat_threads, nested
 from gpunn.ops.check import FLOATS
 from gpunn.types import Array, DType, TensorType
 
@@ -61,6 +61,7 @@ def sorting(
             threads=flat_threads(rows * strips),
             reads=(x,),
             params={"count": rows * strips, "length": length, "strips": strips},
+            loop_iterations=Loop(STRIP).iterations + nested(STRIP, STRIP).iterations,
             reason=f"rows of {length} sorted, {STRIP} at a time",
             **ordering(type.dtype, descending, STRIP=STRIP),
         )
@@ -73,6 +74,7 @@ def sorting(
             workgroup=(BLOCK, 1, 1),
             reads=(x,),
             params={"length": length, "rows": rows, "blocks": blocks, "run": run, "total": found.length},
+            loop_iterations=Loop(min(length, BLOCK)).iterations,
             reason=f"rows of {length} sorted, {BLOCK} at a time",
             **ordering(type.dtype, descending),
         )
@@ -97,6 +99,7 @@ def sorting(
                     "total": total,
                 },
                 constants={"STRIP": STRIP},
+                loop_iterations=Loop(run.bit_length()).iterations + Loop(STRIP).iterations,
                 libraries=("int64_keys" if type.dtype is DType.INT64 else "keys",),
                 reason=f"sorted runs of {run} merged in pairs",
             )

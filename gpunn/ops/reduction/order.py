@@ -174,6 +174,7 @@ def _ranked_top(call: Call) -> Kernel:
         reads=(Read("x", 0),),
         writes=_TOP,
         params={"count": call.x.size, "length": call.x.shape[-1], "k": call["k"]},
+        loop_iterations=Loop(call.x.shape[-1]).iterations,
         **ordering(call.x.dtype, 1),
         reason="every value counts those before it",
     )
