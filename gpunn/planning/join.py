@@ -199,7 +199,7 @@ def written_in_rows(
             if not whole(write) or write.direct or not ends_in_rows(kernel, rows, type.size):
                 return None
             writes[k] = replace(write, rows=rows)
-            params.update(row_params(write.name, rows))
+            params = _with(params, row_params(write.name, rows))
         made.append(replace(kernel, writes=tuple(writes), params=params))
     return tuple(made)
 
@@ -212,16 +212,24 @@ def _read_in_rows(kernel: Kernel, read: Read, rows: Rows, operand: Operand, copi
     """
     if not whole(read):
         return None
-    params: Mapping[str, Param] | None
+    params: Mapping[str, Param]
     if read.pitch is not None:
-        params = pitch_params(read, read.pitch, rows, operand.type.size)
+        pitch = pitch_params(read, read.pitch, rows, operand.type.size)
+        if pitch is None:
+            return None
+        params = {**kernel.params, **pitch}
+    elif copies or (kernel.pointwise is not None and read.name in kernel.pointwise.operands):
+        params = _with(kernel.params, row_params(read.name, rows))
     else:
-        once = copies or (kernel.pointwise is not None and read.name in kernel.pointwise.operands)
-        params = row_params(read.name, rows) if once else None
-    if params is None:
         return None
     reads = (replace(read, rows=rows) if r.name == read.name else r for r in kernel.reads)
-    return replace(kernel, reads=tuple(reads), params={**kernel.params, **params})
+    return replace(kernel, reads=tuple(reads), params=params)
+
+
+def _with(params: Mapping[str, Param], others: Mapping[str, Param]) -> dict[str, Param]:
+    """Return the parameters of a body together with those of its accessors, which have names of their own."""
+    assert params.keys().isdisjoint(others), f"a body has a parameter of its accessors: {[*others]}"
+    return {**params, **others}
 
 
 def row_params(name: str, rows: Rows | Walk) -> dict[str, Param]:
@@ -229,7 +237,7 @@ def row_params(name: str, rows: Rows | Walk) -> dict[str, Param]:
     unit = rows.unit
     found: dict[str, Param] = {f"{name}_first": rows.first // unit}
     if unit == 1:
-        found[f"{name}_step"] = rows.step
+        found[f"{name}_apart"] = rows.step
     for level, (length, gap) in enumerate(rows.levels()):
         found[f"{name}_length{level}"] = length // unit
         found[f"{name}_gap{level}"] = gap // unit % 2**32  # they may be negative

@@ -42,6 +42,29 @@ def test_parts_of_a_concatenation_are_written_at_once(
     assert copied(branches([float32(*shape) for shape in shapes], axis)) == 0
 
 
+@pytest.mark.parametrize(
+    ("op", "attrs", "body"),
+    [
+        ("max_pool2d", {"size": (3, 3), "padding": "same"}, "pool_strip"),
+        ("max_pool2d", {"size": (5, 5), "padding": "same"}, "pool_strip"),
+        ("transpose", {"perm": (0, 3, 2, 1)}, "copy_tiles"),
+        ("transpose", {"perm": (0, 1, 3, 2)}, "copy_ragged_tiles"),
+    ],
+)
+def test_bodies_that_walk_in_steps_write_at_once(
+    gpu: str, op: str, attrs: dict[str, object], body: str
+) -> None:
+    """Their own steps have other names than those of the accessors that find a part's elements."""
+    model = Model(op)
+    x = model.input("x", float32(1, 32, 35 if body == "copy_ragged_tiles" else 36, 8))
+    (part,) = model.add(op, [clamped(model, x)], attrs)
+    other = clamped(model, model.input("y", float32(*part.type.shape[:3], 3)))
+    model.output(concat(model, part, other, axis=3))
+    assert copied(model) == 0
+    with model.compile("webgpu") as compiled:
+        assert body in {row.kernel.body for row in compiled.plan_rows()}
+
+
 @pytest.mark.parametrize("axis", [0, 1, 2, -1])
 def test_parts_of_a_stack_are_written_at_once(gpu: str, axis: int) -> None:
     assert copied(branches([float32(3, 5)] * 3, axis, "stack")) == 0

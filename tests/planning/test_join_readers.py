@@ -79,6 +79,15 @@ def test_strips_of_pools_find_parts(gpu: str, shape: Shape, other: int, size: tu
         assert compiled.plan_rows()[-1].kernel.body == "pool_strip"
 
 
+@pytest.mark.parametrize("perm", [(0, 3, 1, 2), (0, 1, 3, 2)])
+@pytest.mark.parametrize(("shape", "other"), [((1, 16, 36, 8), 3), ((1, 16, 35, 5), 3)], ids=str)
+def test_tiles_of_transpositions_find_parts(
+    gpu: str, shape: Shape, other: int, perm: tuple[int, ...]
+) -> None:
+    model = read_apart(shape, lambda model, x: add(model, "transpose", x, perm=perm), other)
+    assert copied(model, values(model)) == 0
+
+
 def grouped(model: Model, x: Operand) -> Operand:
     return add(model, "conv2d", x, constant(model, 4, 3, 3, x.type.shape[3] // 2))
 

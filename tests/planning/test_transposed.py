@@ -286,7 +286,7 @@ def places(found: Rows | Walk, size: int) -> Array:
     params, unit = row_params("y", found), found.unit
     place = partial(np.asarray, dtype=np.int64)
     i = np.arange(size // unit)
-    at = i * place(params.get("y_step", 1)) + place(params["y_first"])
+    at = i * place(params.get("y_apart", 1)) + place(params["y_first"])
     for level in range(len(found.levels())):
         at += i // place(params[f"y_length{level}"]) * place(params[f"y_gap{level}"])
     at = at % 2**32

@@ -13,7 +13,7 @@ def place(name: str, rows: int, levels: int) -> str:
 
     levels: how many lengths there are with gaps between them.
     """
-    terms = ["i" if rows == 4 else f"i * p.{name}_step", f"p.{name}_first"]
+    terms = ["i" if rows == 4 else f"i * p.{name}_apart", f"p.{name}_first"]
     for level in range(levels):
         length, inverse, gap = (f"p.{name}_{param}{level}" for param in ("length", "inverse", "gap"))
         terms.append(f"rows_before(i, {length}, {inverse}) * {gap}")
