@@ -27,7 +27,7 @@ MOST_TIMES = 10
 
 
 class _Loads(NamedTuple):
-    """The operations that loads of `source` compute, and what these read, with their parameters.
+    """The operations that loads of `source` compute, and what these read, with what all of them need.
 
     rows: the place of `source` in the tensor that has its bytes.
     """
@@ -37,6 +37,7 @@ class _Loads(NamedTuple):
     steps: tuple[Appended, ...]
     reads: tuple[Read, ...]
     params: Mapping[str, Param]
+    libraries: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -187,6 +188,7 @@ def _loads(operation: Operation, chain: Chain, rows: RowLoads) -> _Loads | None:
         tuple(statement(step, prefix) for step, prefix in numbered),
         tuple(read_of(read, step, prefix, 4) for step, prefix in numbered for read in outside(step)),
         params,
+        tuple(name for step in steps for name in step.kernel.libraries),
     )
 
 
@@ -264,5 +266,6 @@ def _prepended(kernel: Kernel, own: int, loads: _Loads, names: Sequence[str]) ->
         kernel,
         reads=(*reads[:own], *loads.reads, *reads[own:]),
         params={**kernel.params, **loads.params, **places},
+        libraries=tuple(dict.fromkeys((*kernel.libraries, *loads.libraries))),
         reason=f"{kernel.reason}; its loads compute {', '.join(names)}",
     )

@@ -172,6 +172,20 @@ def test_what_is_prepended(build: Build, gpu: str, monkeypatch: pytest.MonkeyPat
     assert agree(model, inputs, monkeypatch) == expected
 
 
+@pytest.mark.parametrize("op", ["gelu", "elu", "sin"])
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_slow_function_of_what_is_loaded_once(
+    op: str, size: int, gpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It brings the library that has it."""
+    model = Model("slow")
+    y = pooled(model, model.input("x", float32(1, 32, 32, 8)), 8)
+    weights = model.constant("w", random(1, 2, size, size, 8))
+    model.output(add(model, "conv2d", add(model, op, y), weights, padding="same"), y)
+    names = agree(model, [random(0, 1, 32, 32, 8)], monkeypatch, exact=False)
+    assert size > 1 or names == ["max_pool2d", f"{op}+conv2d"]
+
+
 def of_a_pixel(model: Model, x: Operand) -> list[str]:
     gated(model, pooled(model, x, 8), add(model, "mean", x, axes=(3,), keep_dims=True))
     return ["max_pool2d", "mean", "mul", "conv2d"]
