@@ -341,16 +341,3 @@ def test_results_of_loops_are_copied_into_concatenations(gpu: str) -> None:
     assert place_of(compiled) == ("webgpu", "")
     assert [len(p.kernels) for p in compiled.placement if p.operation.op == "concat"] == [1]
     np.testing.assert_array_equal(found, np.concatenate([-value, np.clip(value, 0, 6)], 1))
-
-
-@pytest.mark.parametrize("length", [256, 1500])
-def test_sorts_in_many_rounds(length: int, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """lavapipe ends an invocation that has gone round too often, and then the rest of a row is not sorted."""
-    signs = np.where(np.arange(length) % 2, -1, 1).astype(np.float32)
-
-    def body(model: Model, state: Sequence[Operand]) -> Sequence[Operand]:
-        values, _ = model.add("top_k", [state[1]], {"k": length})
-        return model.add("mul", [values, model.constant("signs", signs)])
-
-    numbers = 1 + np.random.default_rng(0).permutation(length).astype(np.float32)
-    agree(looped(40, [float32(length)], body), [numbers], monkeypatch)

@@ -56,3 +56,16 @@ def test_memory_of_a_workgroup() -> None:
     var<workgroup> partial: array<vec4<f32>, 3u * WX>;
     """
     assert workgroup_bytes(text) == 32 * (8 * 64 + 3 * 64)
+
+
+@pytest.mark.parametrize("length", [256, 1500])
+def test_sorts_in_many_rounds(length: int, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """lavapipe ends an invocation that has gone round too often, and then the rest of a row is not sorted."""
+    signs = np.where(np.arange(length) % 2, -1, 1).astype(np.float32)
+
+    def body(model: Model, state: Sequence[Operand]) -> Sequence[Operand]:
+        values, _ = model.add("top_k", [state[1]], {"k": length})
+        return model.add("mul", [values, model.constant("signs", signs)])
+
+    numbers = 1 + np.random.default_rng(0).permutation(length).astype(np.float32)
+    agree(looped(40, [float32(length)], body), [numbers], monkeypatch)

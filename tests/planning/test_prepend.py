@@ -174,14 +174,11 @@ def test_what_is_prepended(build: Build, gpu: str, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("op", ["gelu", "elu", "sin"])
 @pytest.mark.parametrize("size", [1, 3])
-def test_a_slow_function_of_what_is_loaded_once(
-    op: str, size: int, gpu: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It brings the library that has it."""
-    model = Model("slow")
+def test_slow_functions_of_few(op: str, size: int, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is loaded once is computed there, and its library comes along."""
+    model, weights = Model("slow"), random(1, 2, size, size, 8)
     y = pooled(model, model.input("x", float32(1, 32, 32, 8)), 8)
-    weights = model.constant("w", random(1, 2, size, size, 8))
-    model.output(add(model, "conv2d", add(model, op, y), weights, padding="same"), y)
+    model.output(add(model, "conv2d", add(model, op, y), model.constant("w", weights), padding="same"), y)
     names = agree(model, [random(0, 1, 32, 32, 8)], monkeypatch, exact=False)
     assert size > 1 or names == ["max_pool2d", f"{op}+conv2d"]
 
