@@ -1,10 +1,9 @@
 //!use blocks coords
 // A transposition in tiles of up to 4 x 4 elements: x is dense along the rows of a tile, y along its columns.
-// Expects x, y; p.columns, p.rows, of the grid of tiles; p.extent, the elements of
-// innermost dimension of its rows, and the elements there; p.width, the elements of a row of the grid; p.x_start,
-// p.x_stride, p.x_step (from row to row of a tile), p.y_start, p.y_stride, p.y_step (from column to column); the
-// strides, each with a _hi, lead along the rows of the grid; what lib/coords.wgsl and lib/blocks.wgsl expect. An
-// invocation copies a tile.
+// Expects x, y; p.columns, p.rows, of the grid of tiles; p.width, the elements along which y is dense, of which a tile
+// has four rows; p.extent, those along which x is dense, of which it has four columns; p.x_start, p.x_stride, p.x_step
+// (from row to row of a tile), p.y_start, p.y_stride, p.y_step (from column to column); the strides, each with a _hi,
+// lead along the rows of the grid; what lib/coords.wgsl and lib/blocks.wgsl expect. An invocation copies a tile.
 
 @compute @workgroup_size(WX, WY, WZ)
 fn main(at: Invocation) {

@@ -249,7 +249,11 @@ _REALS = {DType.INT32: "i64_to_f32(i64_from_i32(x))", DType.INT64: "i64_to_f32(x
 
 
 def _bucketize_kernel(call: Call) -> Kernel:
-    """Search among the boundaries, as a power of two of integers, of which each number reaches the first."""
+    """Count by lib/steps.wgsl which boundaries a number reaches: these are integers of the same order.
+
+    Their number becomes a power of two. The first is not looked at, and those behind the boundaries are ones
+    that only NaN reaches.
+    """
     bounds, real = np.asarray(call["boundaries"], np.float32), _REALS.get(call.x.dtype, "x")
     half = max(1 << bounds.size.bit_length() >> 1, 1)
     beyond = np.int32(2**31 - 1)
