@@ -166,18 +166,24 @@ def scratch(name: str, shape: Shape, dtype: np.dtype[Any]) -> Array:
     return np.empty(shape, dtype) if memory is None else memory.scratch(name, shape, dtype)
 
 
-def by_blocks(write: Callable[[Array, Array], None], x: Array, dtype: npt.DTypeLike | None = None) -> Array:
+def by_blocks(
+    write: Callable[[Array, Array], None],
+    x: Array,
+    dtype: npt.DTypeLike | None = None,
+    block: int = BLOCK,
+) -> Array:
     """Return what `write` computes of each element for itself, in x's dtype or another one.
 
-    It gets some elements of x, along one axis or more, and an array of the same shape for their results.
+    It gets up to `block` elements of x, along one axis or more, and an array of the same shape for their
+    results.
     """
     kind = x.dtype if dtype is None else dtype
-    if x.ndim and 0 < x.size <= BLOCK:
+    if x.ndim and 0 < x.size <= block:
         few: Array = np.empty(x.shape, kind)
         write(x, few)
         return few
     result = empty(x.shape, kind)
     source, target = x.reshape(-1), result.reshape(-1)
-    for first in range(0, source.size, BLOCK):
-        write(source[first : first + BLOCK], target[first : first + BLOCK])
+    for first in range(0, source.size, block):
+        write(source[first : first + block], target[first : first + block])
     return result

@@ -16,10 +16,10 @@ from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED, expect_float, expect_int
 from gpunn.ops.elementwise.unary_kernel import elementwise
 from gpunn.ops.fixed_point import affine
-from gpunn.ops.fixed_point.affine import LIMITS, quantize_multiplier, rescale, scale_of, store
+from gpunn.ops.fixed_point.affine import LIMITS, clamped, quantize_multiplier, rescale, scale_of, store
 from gpunn.ops.fixed_point.tables import every_value, read_table, table_kernel
 from gpunn.ops.kernels.sort import ascending
-from gpunn.ops.memory import empty
+from gpunn.ops.memory import by_blocks, scratch
 from gpunn.ops.op import EIGHT_BITS, Op, Quantized, op
 from gpunn.types import Array, DType, Quantization, TensorType
 
@@ -83,8 +83,8 @@ def dequantize(x: Array) -> Array:
     return np.asarray(x, np.result_type(x.dtype, np.float32))
 
 
-BLOCK = 1 << 14  # reals that are rounded at a time
-SIGN, ALMOST_HALF = np.uint32(1 << 31), np.uint32(0x3EFFFFFF)  # bits of float32
+AT_ONCE = 1 << 16  # reals that are rounded at a time
+_REAL = np.dtype(np.float32)
 LEAST_SCALE = 2.0**-118  # numbers below 2^-126 may count as 0; they are no step then, nor is 1 / scale
 # The types of results for inputs of which these are not the usual ones, as in LiteRT.
 _TARGETS = {DType.INT16: (*QUANTIZED, DType.INT32), DType.INT32: (DType.INT8, DType.INT16)}
@@ -116,6 +116,8 @@ def _stored(call: Call, x: Array) -> Array:
 
 def _prepared_quantize(call: Call) -> Callable[..., Array]:
     """Return _stored() for many runs: between types of 8 bits a table for each rounding of halves."""
+    if call.x.quantization is None:
+        return _Rounding(call.y.dtype, *scale_of(call, call.y))
     if not {call.x.dtype, call.y.dtype} <= {*EIGHT_BITS}:
         return partial(_stored, call)
     upwards, away = (_requantized(call, every_value(call.x), rule) for rule in (False, True))
@@ -156,45 +158,63 @@ def _space(call: Call) -> Space | None:
 
 
 def _nearest(x: Array, dtype: DType, scale: float, zero: int) -> Array:
-    """Return the stored integers of reals, block by block, which stay in the CPU's cache."""
-    if x.size <= BLOCK or not x.flags.c_contiguous:
-        return _nearest_of_few(x, dtype, scale, zero)
-    result = empty(x.shape, dtype.numpy)
-    reals, stored = x.reshape(-1), result.reshape(-1)
-    for start in range(0, x.size, BLOCK):
-        part = slice(start, start + BLOCK)
-        stored[part] = _nearest_of_few(reals[part], dtype, scale, zero)
-    return result
-
-
-def _nearest_of_few(x: Array, dtype: DType, scale: float, zero: int) -> Array:
-    low, high = LIMITS[dtype]
+    """Return the stored integers of reals."""
     with np.errstate(over="ignore", invalid="ignore"):
-        steps = np.asarray(np.divide(x, np.float32(scale), dtype=np.float32))
-    unknown = np.isnan(steps)
-    if unknown.any():
-        steps = np.where(unknown, np.float32(0), steps)
-    # Between these bounds the sum with almost a half reaches the next integer from halves on, and not before.
-    steps = np.asarray(steps.clip(np.float32(low - zero), np.float32(high - zero)))
-    halves = steps.view(np.uint32) & SIGN
-    halves |= ALMOST_HALF
-    steps += halves.view(np.float32)
-    stored = steps.astype(np.int32)
-    stored += zero
-    return np.asarray(stored, dtype.numpy)
+        return _Rounding(dtype, scale, zero)(x)
+
+
+class _Rounding:
+    """Rounds reals to stored integers by counting half steps, of which a cast to integers drops fractions.
+
+    The nearest step, halves away from zero, is half of the next half step upwards, rounded down, and for
+    negative reals half of the half step itself. Integers of twice the result's bits hold half steps.
+    """
+
+    def __init__(self, dtype: DType, scale: float, zero: int) -> None:
+        self._dtype, self._bounds = dtype.numpy, LIMITS[dtype]
+        self._kind = np.dtype(np.int32 if dtype is DType.INT16 else np.int16)
+        bits = 8 * self._kind.itemsize
+        self._sign = np.array(bits - 1, self._kind)  # arrays, which numpy takes sooner than its scalars
+        self._more = np.array(2 * zero + 1, self._kind)
+        self._least, self._most = (2.0 * (bound - zero) for bound in self._bounds)
+        self._far = 2.0 ** (bits - 2)  # beyond all results
+        step = np.array(scale, _REAL)
+        self._exact = (step / 2) * 2 == step  # as it is for normal numbers: halves of others are rounded
+        self._step = np.asarray(step / 2) if self._exact else step
+
+    def __call__(self, x: Array) -> Array:
+        """Return the stored integers of reals. The caller has numpy ignore overflow and the like."""
+        return by_blocks(self._write, x, self._dtype, AT_ONCE)
+
+    def _write(self, x: Array, out: Array) -> None:
+        halves = np.divide(x, self._step, out=scratch("halves", x.shape, _REAL), dtype=_REAL)
+        if not self._exact:
+            halves *= 2
+        least, most = np.minimum.reduce(halves, axis=None), np.maximum.reduce(halves, axis=None)
+        if not (-self._far < least and most < self._far):  # nor is it so for NaN
+            halves[np.isnan(halves)] = 0
+            halves.clip(-self._far, self._far, out=halves)
+        stored = scratch("stored", x.shape, self._kind)
+        stored[...] = halves
+        stored += np.right_shift(stored, self._sign, out=scratch("signs", x.shape, self._kind))
+        stored += self._more
+        stored >>= 1
+        if not (self._least <= least and most <= self._most):
+            stored = clamped(stored, self._bounds)
+        out[...] = stored
 
 
 def thresholds(dtype: DType, scale: float, zero: int) -> Array:
     """Return for each stored value the smallest float32 that reaches it; for the lowest, -inf."""
     low, high = LIMITS[dtype]
-    values = np.arange(low, high + 1)
-    with np.errstate(over="ignore"):
+    values, stored = np.arange(low, high + 1), _Rounding(dtype, scale, zero)
+    with np.errstate(over="ignore", invalid="ignore"):
         least = ((values - zero - 0.5) * scale).astype(np.float32)
         for _ in range(4):
-            least = np.where(_nearest(least, dtype, scale, zero) < values, np.nextafter(least, np.inf), least)
+            least = np.where(stored(least) < values, np.nextafter(least, np.inf), least)
         for _ in range(8):
             below = np.nextafter(least, np.float32(-np.inf))
-            least = np.where(_nearest(below, dtype, scale, zero) >= values, below, least)
+            least = np.where(stored(below) >= values, below, least)
     least[0] = -np.inf
     return least
 

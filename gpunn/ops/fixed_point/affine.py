@@ -279,7 +279,12 @@ CLAMPS: dict[str, tuple[float | None, float | None]] = {
 
 def store(values: Array, type: TensorType, bounds: tuple[int, int]) -> Array:
     """Clamp integer results to `bounds` and convert them to the dtype of `type`."""
+    return clamped(values, bounds).astype(type.dtype.numpy)
+
+
+def clamped(values: Array, bounds: tuple[int, int]) -> Array:
+    """Clamp integers to `bounds`."""
     low, high = bounds
     if values.size <= FEW:
-        return np.minimum(np.maximum(values, low), high).astype(type.dtype.numpy)
-    return np.clip(values, low, high).astype(type.dtype.numpy)
+        return np.asarray(np.minimum(np.maximum(values, low), high))
+    return np.clip(values, low, high)

@@ -36,6 +36,10 @@ def test_quantize(seed: int, dtype: DType, backend: str) -> None:
     near(got[2 * steps : -5], between.astype(np.float64), y, 0.5 + 1e-4)
     (expected,) = litert_integer("QUANTIZE", [x[:-5]], [float32(x.size - 5)], [y.with_shape((x.size - 5,))])
     np.testing.assert_array_equal(got[:-5], expected)
+    within = np.append(edges, below[1:])  # nothing is clamped
+    for part, like in ((within, np.append(got[:steps], got[steps + 1 : 2 * steps])), (x[:-5], expected)):
+        (found,) = check_integer("quantize", [part], [float32(part.size)], attrs, backend=backend)
+        np.testing.assert_array_equal(found, like)
 
 
 @seeds
@@ -84,12 +88,22 @@ def test_many_reals_are_rounded_like_few() -> None:
     few = np.append(rng.uniform(-9, 9, 98), (np.nan, np.inf)).astype(np.float32).reshape(10, 10)
     attrs = {"dtype": "int8", "scale": 0.05, "zero_point": 3}
     (expected,) = check_integer("quantize", [few], [float32(10, 10)], attrs, backend="cpu")
-    for rows in (1640, 1641):  # 16,400 reals are more than one block
+    for rows in (6554, 6555):  # 65,540 reals are more than one block
         many = np.resize(few, (rows, 10))
         for given in (many, many.T):
             found = quantize.reference(given, **attrs)
             like = np.resize(expected, (rows, 10))
             np.testing.assert_array_equal(found, like if given is many else like.T)
+
+
+@every_width
+def test_scales_that_float32_cannot_halve(dtype: DType) -> None:
+    least = 2.0**-149
+    counts = np.arange(-2000, 2001)
+    attrs = {"dtype": dtype.value, "scale": 5 * least, "zero_point": 2}
+    x = (counts * least).astype(np.float32)
+    (found,) = check_integer("quantize", [x], [float32(x.size)], attrs, backend="cpu")
+    assert np.array_equal(found, np.clip(np.rint(counts / 5) + 2, *LIMITS[dtype]))
 
 
 @seeds
