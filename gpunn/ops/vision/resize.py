@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -23,16 +24,13 @@ from gpunn.ops.accuracy import sums
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, SMALL, expect_bool, expect_dtype
 from gpunn.ops.fixed_point.affine import round_half_away, through_reals
-from gpunn.ops.memory import by_blocks, empty, scratch
+from gpunn.ops.memory import by_blocks
 from gpunn.ops.op import Op, Quantized, op
 from gpunn.ops.parts import by_batch
 from gpunn.ops.vision import gradients, resize_bytes
+from gpunn.ops.vision.blending import Blending, Ratio
 from gpunn.ops.vision.image import expect_image, image_params, picked, pixel_parts
-from gpunn.types import Array, DType, TensorType
-
-AT_ONCE = 1 << 16  # numbers of a result that are computed at a time
-
-Ratio = tuple[int, int, int]  # (a, b, c): output row i lies at (a i + b) / c of the input's rows
+from gpunn.types import Array, DType, Shape, TensorType
 
 
 def _infer_resize_bilinear(call: Call) -> TensorType:
@@ -57,14 +55,6 @@ def _ratio(size: int, out: int, align_corners: bool, half_pixel_centers: bool) -
     return size, 0, out
 
 
-def _positions(size: int, out: int, ratio: Ratio) -> tuple[Array, Array, Array]:
-    """Return for each output row its two neighbouring input rows, and its distance from the first times c."""
-    a, b, c = ratio
-    position = np.maximum(a * np.arange(out, dtype=np.int64) + b, 0)
-    lower = np.minimum(position // c, size - 1)
-    return lower, np.minimum(lower + 1, size - 1), position - lower * c
-
-
 def _ratios(call: Call, ratio: Callable[..., Ratio]) -> tuple[Ratio, Ratio]:
     """Return the ratios of rows and of columns."""
     mode = {name: call[name] for name in ("align_corners", "half_pixel_centers")}
@@ -72,56 +62,6 @@ def _ratios(call: Call, ratio: Callable[..., Ratio]) -> tuple[Ratio, Ratio]:
         ratio(n, out, **mode) for n, out in zip(call.x.shape[1:3], call.y.shape[1:3], strict=True)
     )
     return rows, columns
-
-
-def _blend(
-    x: Array, ratios: tuple[Ratio, Ratio], size: Sequence[int], weigh: Callable[[Array, int], Array]
-) -> Array:
-    """Resample x; weigh(n, c) is the weight of a row that contributes n of c parts."""
-    (top, bottom, down), (left, right, across) = (
-        _positions(n, out, ratio) for n, out, ratio in zip(x.shape[1:3], size, ratios, strict=True)
-    )
-    rows, columns = ratios[0][2], ratios[1][2]
-    # As many weights as numbers: numpy takes rows of a few channels slowly.
-    near, far = (
-        np.repeat(weigh(part, columns)[:, None], x.shape[3], axis=1) for part in (columns - across, across)
-    )
-    weights = tuple(weigh(part, rows)[:, None, None] for part in (rows - down, down))
-    if x.shape[1] <= len(top):  # each row of x is resampled once, however often the result takes it
-        wide = _added(x.take(left, axis=2), x.take(right, axis=2), near, far)
-        return _blended_rows(wide, (top, bottom), weights)
-    above, below = (
-        _added(picked(x, which, left), picked(x, which, right), near, far) for which in (top, bottom)
-    )
-    return _added(above, below, *weights)
-
-
-def _added(a: Array, b: Array, near: Array, far: Array) -> Array:
-    """Return a * near + b * far, in the memory of a."""
-    a *= near
-    b *= far
-    a += b
-    return a
-
-
-def _blended_rows(x: Array, rows: tuple[Array, Array], weights: tuple[Array, ...]) -> Array:
-    """Add two rows of x [N, H, W, C] for each row of the result, with weights, some rows at a time.
-
-    What is computed at a time stays in the CPU's cache.
-    """
-    count, line = len(rows[0]), x.shape[2:]
-    result = empty((len(x), count, *line), x.dtype)
-    step = max(1, AT_ONCE // max(1, math.prod(line)))
-    for image, first in itertools.product(range(len(x)), range(0, count, step)):
-        part = slice(first, first + step)
-        above = result[image, part]
-        below = scratch("rows", above.shape, x.dtype)
-        for found, which, weight in zip((above, below), rows, weights, strict=True):
-            # None is beyond; "raise" would write a copy first.
-            x[image].take(which[part], axis=0, out=found, mode="clip")
-            found *= weight[part]
-        above += below
-    return result
 
 
 _SUM = Function(("above", "below", "near", "far"), "above * near + below * far")
@@ -178,15 +118,15 @@ def _ten_bits(size: int, out: int, align_corners: bool, half_pixel_centers: bool
     return scale, scale // 2 - 512 if half_pixel_centers else 0, 1024
 
 
-def _integer_resize(call: Call, x: Array) -> Array:
-    """Compute weighted sums of stored values, rounded to nearest, halves away from zero."""
+def _prepared_integers(call: Call) -> Callable[..., Array]:
+    """Return the weighted sums of stored values, rounded to nearest, halves away from zero."""
     if call.x.quantization != call.y.quantization:
-        return through_reals(call, resize_bilinear.reference, x)
+        return partial(through_reals, call, resize_bilinear.reference)
     if call.x.dtype is DType.UINT8:
-        return resize_bytes.resample(call, x)
+        return partial(resize_bytes.resample, call)
     kind = np.int64 if call.x.dtype is DType.INT16 else np.int32  # of sums with 20 bits more
-    total = _blend(x.astype(kind), _ratios(call, _ten_bits), call["size"], lambda n, c: n.astype(kind))
-    return by_blocks(_write_rounded, total, call.y.dtype.numpy)
+    blending = Blending(call.x.shape, call["size"], _ratios(call, _ten_bits), lambda n, c: n.astype(kind))
+    return lambda x: by_blocks(_write_rounded, blending(x.astype(kind)), call.y.dtype.numpy)
 
 
 def _write_rounded(total: Array, out: Array) -> None:
@@ -212,6 +152,14 @@ def _integer_resize_kernel(call: Call) -> Kernel:
     return _resample(call, ratios, {"part": part, "joined": _SUM, "apply": rounded})
 
 
+def _blending(shape: Shape, dtype: np.dtype[Any], size: Sequence[int], ratios: Sequence[Ratio]) -> Blending:
+    return Blending(shape, size, ratios, lambda n, c: (n / c).astype(dtype))
+
+
+def _prepared_reals(call: Call) -> Callable[..., Array]:
+    return _blending(call.x.shape, call.x.dtype.numpy, call["size"], _ratios(call, _ratio))
+
+
 def _meaning(name: str) -> Callable[..., Array]:
     """Return the meaning of an op of this module."""
     return next(op.reference for op in OPS if op.name == name)
@@ -221,8 +169,11 @@ def _meaning(name: str) -> Callable[..., Array]:
     _infer_resize_bilinear,
     _resize_bilinear_kernel,
     divide=by_batch,
-    quantized=Quantized(_integer_resize, _integer_resize_kernel, dtypes=QUANTIZED, plain=True),
+    quantized=replace(
+        Quantized.prepared(_prepared_integers, _integer_resize_kernel, dtypes=QUANTIZED), plain=True
+    ),
     accuracy=sums(lambda call: 4, interpolates=True),
+    prepare=_prepared_reals,
     gradient=gradients.resize(_meaning),
 )
 def resize_bilinear(
@@ -241,7 +192,7 @@ def resize_bilinear(
     rows, columns = (
         _ratio(n, out, align_corners, half_pixel_centers) for n, out in zip(x.shape[1:3], size, strict=True)
     )
-    return _blend(x, (rows, columns), size, lambda n, c: (n / c).astype(x.dtype))
+    return _blending(x.shape, x.dtype, size, (rows, columns))(x)
 
 
 def _nearest(size: int, out: int, align_corners: bool, half_pixel_centers: bool) -> Array:

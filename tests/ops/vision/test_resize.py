@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gpunn.errors import ModelError
-from gpunn.ops.vision import resize
+from gpunn.ops.vision import blending
 from tests.ops.harness import EPS, check, check_litert, limit_device, model_of, random
 
 MODES: tuple[dict[str, bool], ...] = (
@@ -70,8 +70,23 @@ def test_rows_at_a_time_give_what_all_of_them_give(at_once: int, monkeypatch: py
     x = random(3, 2, 5, 4, 3)
     operation = model_of("resize_bilinear", [x], {"size": (7, 6)}).operations[0]
     (expected,) = operation.evaluate([x])
-    monkeypatch.setattr(resize, "AT_ONCE", at_once)
+    monkeypatch.setattr(blending, "AT_ONCE", at_once)
     np.testing.assert_array_equal(operation.evaluate([x])[0], expected)
+
+
+@modes
+@pytest.mark.parametrize("size", [(9, 23), (41, 300), (5, 2000)])
+def test_rows_between_the_same_two_rows(
+    mode: dict[str, bool], size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = random(5, 2, 4, 7, 5)
+    attrs = {"size": size, **mode}
+    check("resize_bilinear", [x], attrs, backend="cpu")
+    (expected,) = model_of("resize_bilinear", [x], attrs).operations[0].evaluate([x])
+    for alike in (1, 1 << 30):
+        monkeypatch.setattr(blending, "ALIKE", alike)
+        (found,) = model_of("resize_bilinear", [x], attrs).operations[0].evaluate([x])
+        np.testing.assert_array_equal(found, expected)
 
 
 @modes
