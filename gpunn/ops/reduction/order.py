@@ -39,6 +39,7 @@ from gpunn.ops.kernels.sort import BLOCK, Sorted, ascending, ordering, sorting
 from gpunn.ops.memory import by_blocks
 from gpunn.ops.op import Op, op
 from gpunn.ops.reduction.gradients import TOP_K
+from gpunn.ops.reduction.short_rows import places
 from gpunn.types import Array, DType, TensorType
 
 # The first k, up to so many, of rows as many times as long: k walks are faster than all pairs or a sort
@@ -124,7 +125,7 @@ def arg_max(x: Array, *, axis: int, dtype: str = "int32") -> Array:
     `dtype` of the result: "int32" or "int64". Raises ModelError for other dtypes and for an axis that is out
     of range or empty. TFLite schema, ArgMaxOptions.
     """
-    return np.asarray(np.argmax(x, axis=axis), dtype)
+    return np.asarray(_first(np.maximum, x, axis), dtype)
 
 
 @op(_infer_arg, lambda call: _arg_kernels(call, 0), raw=True, algebra=_ARG)
@@ -133,7 +134,15 @@ def arg_min(x: Array, *, axis: int, dtype: str = "int32") -> Array:
 
     TFLite schema, ArgMinOptions.
     """
-    return np.asarray(np.argmin(x, axis=axis), dtype)
+    return np.asarray(_first(np.minimum, x, axis), dtype)
+
+
+def _first(fold: np.ufunc, x: Array, axis: int) -> Array:
+    """Return the index of the first maximum or minimum along an axis."""
+    found = places(fold, x) if axis in (-1, x.ndim - 1) else None
+    if found is not None:
+        return found
+    return np.asarray(np.argmax(x, axis=axis) if fold is np.maximum else np.argmin(x, axis=axis))
 
 
 def _infer_top(call: Call) -> tuple[TensorType, TensorType]:
@@ -205,7 +214,7 @@ def top_k(x: Array, *, k: int) -> tuple[Array, Array]:
     """
     length = x.shape[-1]
     if k == 1:
-        indices = np.argmax(x, axis=-1)[..., None]
+        indices = _first(np.maximum, x, -1)[..., None]
     elif x.itemsize > 4:
         number = ~np.isnan(x)
         descending = np.where(number, -x, 0) if x.dtype.kind == "f" else ~x

@@ -46,6 +46,7 @@ from gpunn.ops.reduction.gradients import REDUCTIONS
 from gpunn.ops.reduction.host_sums import prepare_sum
 from gpunn.ops.reduction.reduce_integer import INTEGER, WHOLE_MEAN, Folding, reduced_axes
 from gpunn.ops.reduction.reduce_kernel import reduction, spaces
+from gpunn.ops.reduction.short_rows import extremes
 from gpunn.types import Array, DType, TensorType
 
 _untyped: Any = np  # whose stubs take keepdims only as a literal
@@ -94,12 +95,21 @@ def _limits(dtype: np.dtype[Any]) -> tuple[float, float]:
 
 def _reduce_max(x: Array, *, axes: Sequence[int], keep_dims: bool = False) -> Array:
     low, _ = _limits(x.dtype)
-    return np.asarray(_untyped.max(x, axis=_axes(x, axes), keepdims=keep_dims, initial=low), x.dtype)
+    return _extremes(np.maximum, x, axes, keep_dims, low)
 
 
 def _reduce_min(x: Array, *, axes: Sequence[int], keep_dims: bool = False) -> Array:
     _, high = _limits(x.dtype)
-    return np.asarray(_untyped.min(x, axis=_axes(x, axes), keepdims=keep_dims, initial=high), x.dtype)
+    return _extremes(np.minimum, x, axes, keep_dims, high)
+
+
+def _extremes(fold: np.ufunc, x: Array, axes: Sequence[int], keep_dims: bool, none: float) -> Array:
+    """Return the maxima or minima along axes; `none` is that of nothing."""
+    which = _axes(x, axes)
+    found = extremes(fold, x) if which == (x.ndim - 1,) else None
+    if found is None:
+        return np.asarray(fold.reduce(x, axis=which, keepdims=keep_dims, initial=none), x.dtype)
+    return found[..., None] if keep_dims else found
 
 
 def _reduce_any(x: Array, *, axes: Sequence[int], keep_dims: bool = False) -> Array:

@@ -43,6 +43,22 @@ def test_ties_zeros_and_nan(op: str, backend: str) -> None:
 
 
 @ARGS
+@pytest.mark.parametrize("length", [1, 2, 10, 21, 32, 33])
+def test_many_short_rows(op: str, length: int) -> None:
+    """On the CPU rows of up to 32 elements are turned, some of them at a time."""
+    found: Any = np.argmax if op == "arg_max" else np.argmin
+    for rows in ((2047,), (2, 1025), (8195,)):
+        x = awkward(*rows, length)
+        numbers = np.where(np.isnan(x), 1, x)
+        integers = np.clip(numbers, -9, 9).astype(np.int32)
+        late = numbers.copy()
+        late[..., -1, -1] = np.nan  # in the rows that are turned last
+        for given in (x, numbers, integers, late):
+            (y,) = check(op, [given], {"axis": given.ndim - 1}, backend="cpu")
+            np.testing.assert_array_equal(y, found(given, -1))
+
+
+@ARGS
 def test_args_of_integers(op: str, backend: str) -> None:
     generator = np.random.default_rng(0)
     x = generator.integers(-(2**31), 2**31, (7, 90), dtype=np.int32)

@@ -211,6 +211,19 @@ def test_extremes_of_nan_infinities_and_no_elements(op: str, worst: float, backe
     assert (y == (np.iinfo(np.int32).min if worst < 0 else np.iinfo(np.int32).max)).all()
 
 
+@pytest.mark.parametrize("op", ["reduce_max", "reduce_min"])
+@pytest.mark.parametrize("shape", [(63, 5), (64, 1), (4099, 32), (3, 40, 33), (2, 35, 7)])
+def test_extremes_of_many_short_rows(op: str, shape: tuple[int, ...]) -> None:
+    """On the CPU rows of up to 32 elements are turned, some of them at a time."""
+    x = random(1, *shape)
+    x[..., 7, shape[-1] // 2] = np.nan
+    find: Any = np.max if op == "reduce_max" else np.min
+    for given in (x, np.arange(x.size, dtype=np.int32).reshape(shape) * 7919 % 1013):
+        for keep in (False, True):
+            (y,) = check(op, [given], {"axes": (-1,), "keep_dims": keep}, backend="cpu")
+            np.testing.assert_array_equal(y, find(given, axis=-1, keepdims=keep))
+
+
 @pytest.mark.parametrize("op", OPERATORS)
 def test_other_reductions_agree_with_litert(op: str) -> None:
     x = random(1, 2, 3, 4, 5, low=0.5, high=1.5)
