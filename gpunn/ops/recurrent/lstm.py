@@ -19,7 +19,7 @@ from gpunn.ops.elementwise.unary import apply_activation
 from gpunn.ops.gradient import formula
 from gpunn.ops.op import Op, matrices, op
 from gpunn.ops.recurrent import basic_lstm_integer, formulas
-from gpunn.ops.recurrent.lstm_cell import Cell, Gate, PlainCell
+from gpunn.ops.recurrent.lstm_cell import Cell, Gate
 from gpunn.ops.recurrent.lstm_integer import expect_integers, gates_type
 from gpunn.ops.recurrent.lstm_integer8 import INTEGER
 from gpunn.ops.recurrent.rnn import (
@@ -210,12 +210,11 @@ def lstm(
             strict=True,
         )
     )
-    parts = [None if w is None else (_over_time(steps, w), *rest) for w, *rest in gates]
-    input_gate = None if parts[0] is None else Gate(*parts[0])
-    forget_gate, cell_gate, output_gate = (Gate(*part) for part in parts[1:] if part is not None)
+    input_gate = None if input_to_input_weights is None else Gate(*gates[0])
+    forget_gate, cell_gate, output_gate = (Gate(*gate) for gate in gates[1:])
     clips = cell_clip, proj_clip
     cell = Cell(input_gate, forget_gate, cell_gate, output_gate, projection_weights, projection_bias, clips)
-    advance = PlainCell.of(cell) or cell
+    advance = cell.over(steps)
     h, c, scratch = output_state, cell_state, [np.zeros_like(cell_state)] * (3 if input_gate is None else 4)
     found = np.empty((len(steps), *h.shape), steps.dtype)
     for step in range(len(steps)):
@@ -223,12 +222,6 @@ def lstm(
         found[step] = h
     y = out_of_time(found, x, time_major, reverse)
     return np.concatenate(scratch, axis=1).astype(x.dtype), h.astype(x.dtype), c.astype(x.dtype), y
-
-
-def _over_time(steps: Array, w: Array) -> Array:
-    """Compute the part of a gate's sums that comes from the inputs of all steps [T, B, I], in one product."""
-    count, batch, depth = steps.shape
-    return product(steps.reshape(count * batch, depth), w).reshape(count, batch, len(w))
 
 
 def _infer_basic(call: Call) -> tuple[TensorType, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from gpunn.errors import ModelError
+from gpunn.ops.recurrent import lstm_cell
 from gpunn.ops.recurrent.lstm import HOST, MANDATORY, OPERANDS
 from gpunn.types import Array
 from tests.ops.harness import assert_close, check, model_of, random
@@ -98,10 +100,11 @@ def test_lstm(norm: bool, cifg: bool, peephole: bool, width: int | None, backend
 @pytest.mark.parametrize("time_major", [False, True])
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("width", [None, 2])
+@pytest.mark.parametrize("plain", [False, True])
 def test_sequences_equal_their_steps(
-    time_major: bool, reverse: bool, width: int | None, backend: str
+    time_major: bool, reverse: bool, width: int | None, plain: bool, backend: str
 ) -> None:
-    operands = sequence_operands(lstm_operands(2, 3, 4, width, peephole=True, norm=True), 5)
+    operands = sequence_operands(lstm_operands(2, 3, 4, width, peephole=not plain, norm=not plain), 5)
     x = operands[0]
     assert x is not None
     attrs = {"time_major": time_major, "reverse": reverse}
@@ -113,6 +116,23 @@ def test_sequences_equal_their_steps(
         assert_close(steps[step], operands[18])
     assert_close(state, operands[18])
     assert_close(cell, operands[19])
+
+
+@pytest.mark.parametrize("few", [0, lstm_cell.FEW])
+@pytest.mark.parametrize("width", [None, 2])
+def test_plain_gates_one_by_one_and_together(
+    few: int, width: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lstm_cell, "FEW", few)
+    operands = lstm_operands(3, 5, 7, width)
+    before = [None if o is None else o.copy() for o in operands]
+    _, state, cell, y = check("lstm", operands, {"cell_clip": 0.3}, backend="cpu")
+    hidden, cells = slow_lstm(operands, 0.3)
+    assert_close(y, hidden)
+    assert_close(state, hidden)
+    assert_close(cell, cells)
+    for given, kept in zip(operands, before, strict=True):
+        np.testing.assert_array_equal(given, kept)
 
 
 def test_empty_sequences_keep_the_state(backend: str) -> None:
@@ -144,8 +164,8 @@ def test_basic_lstm(backend: str) -> None:
 
 @pytest.mark.parametrize("activation", [None, "relu", "relu6", "tanh", "logistic"])
 def test_lstm_activations_and_empty_batch(activation: str | None, backend: str) -> None:
-    for batch in (0, 3):
-        operands = lstm_operands(batch, 5, 3, 2, peephole=True)
+    for batch, peephole in itertools.product((0, 3), (False, True)):
+        operands = lstm_operands(batch, 5, 3, 2, peephole=peephole)
         operands[17] = None
         check("lstm", operands, {"activation": activation}, backend=backend, host=HOST)
 
