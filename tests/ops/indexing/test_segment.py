@@ -18,6 +18,26 @@ def ids(*values: Any) -> Array:
 
 
 @pytest.mark.parametrize("line", segment.TABLE, ids=lambda line: line.name)
+@pytest.mark.parametrize("dropped", [0, 7, 200])
+def test_wide_slices_equal_their_columns(line: segment.Segments, dropped: int) -> None:
+    """Slices of a few numbers are joined one by one, others side by side with those of their segment."""
+    generator = np.random.default_rng(1)
+    where = generator.integers(0, 9, 200, dtype=np.int32)
+    where[where == 4] = 5
+    where[:dropped] = -1
+    x = generator.choice(np.array([-2, -0.5, 0.5, 1, 2], np.float32), (200, 7))  # nothing is rounded
+    x[20, 3], x[30, 4], x[where == 8] = np.nan, -np.inf, -0.0
+    whole = generator.integers(-(2**31), 2**31, (200, 7), dtype=np.int32)
+    reference = model_of(line.name, [x, where], {"segments": 9}).operations[0].definition.reference
+    for values in (x, whole):
+        for ids in (where, np.sort(where)):
+            with np.errstate(invalid="ignore"):
+                found = reference(values, ids, segments=9, drops=True)
+                columns = [reference(column, ids, segments=9, drops=True) for column in values.T]
+            np.testing.assert_array_equal(found, np.stack(columns, axis=1))
+
+
+@pytest.mark.parametrize("line", segment.TABLE, ids=lambda line: line.name)
 def test_by_loops(line: segment.Segments, backend: str) -> None:
     many = np.random.default_rng(0).integers(0, 5, 300, dtype=np.int32)
     for shape, where in (
@@ -25,6 +45,8 @@ def test_by_loops(line: segment.Segments, backend: str) -> None:
         ((2, 2, 4), ids([3, 0], [0, 3])),
         ((0, 4), ids()),
         ((300, 2), many),
+        ((300, 4), many),
+        ((300, 2, 3), np.sort(many)),
     ):
         for x in (random(0, *shape), np.arange(np.prod(shape)).reshape(shape).astype(np.int32) - 3):
             # Sums and products round as often as there are terms, of up to 4; extremes do not.
