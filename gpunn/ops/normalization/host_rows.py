@@ -24,6 +24,9 @@ from gpunn.types import Array
 HIGHEST = 64
 LEAST = 1e-20
 LARGEST = 1e30
+# The logarithm of a sum of terms up to exp(MODERATE), and of LEAST_LOG or more, rounds by 1e-6 at most.
+MODERATE = 15
+LEAST_LOG = math.exp(-MODERATE)
 MOST = 1 << 24
 FEW = 8  # rows, whose maxima take less time than what is around another call of numpy's
 
@@ -42,6 +45,15 @@ def prepare_softmax(call: Call) -> Callable[[Array], Array]:
     if not _of_rows(call) or math.prod(shape[:-1]) <= FEW:
         return lambda x: _relative(x, empty(shape, dtype), axis, beta)
     return partial(_in_blocks, partial(_write_softmax, beta))
+
+
+def prepare_log_softmax(meaning: Meaning, call: Call) -> Callable[[Array], Array] | None:
+    """Return log_softmax of a call as a function of dense x; None for another axis than the last, or few
+    rows.
+    """
+    if not _of_rows(call) or math.prod(call.x.shape[:-1]) <= FEW:
+        return None
+    return partial(_in_blocks, partial(_write_log_softmax, meaning))
 
 
 def prepare_l2(meaning: Meaning, call: Call) -> Callable[[Array], Array] | None:
@@ -92,6 +104,15 @@ def _write_softmax(beta: Array, x: Array, terms: Array, ones: Array) -> None:
             np.divide(terms, sums[:, None], out=terms)
             return
     _relative(x, terms, 1, beta)
+
+
+def _write_log_softmax(meaning: Meaning, x: Array, out: Array, ones: Array) -> None:
+    if _HIGHEST(x, None) <= MODERATE:  # and none is NaN
+        sums = np.exp(x, out=out).dot(ones)
+        if _LOWEST(sums) >= LEAST_LOG:
+            np.subtract(x, np.log(sums)[:, None], out=out)
+            return
+    out[...] = meaning(x, axis=1)
 
 
 def _write_l2(meaning: Meaning, x: Array, out: Array, ones: Array) -> None:

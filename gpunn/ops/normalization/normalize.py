@@ -31,7 +31,7 @@ from gpunn.ops.fixed_point.affine import fixed_output, through_reals
 from gpunn.ops.kernels.chain import boxes, chained, keeping
 from gpunn.ops.kernels.cooperative import CooperativeGroup, cooperative_group, in_groups
 from gpunn.ops.normalization import gradients, l2_integer, log_softmax_integer, softmax_int16, softmax_integer
-from gpunn.ops.normalization.host_rows import prepare_l2, prepare_softmax
+from gpunn.ops.normalization.host_rows import prepare_l2, prepare_log_softmax, prepare_softmax
 from gpunn.ops.normalization.long_rows import long_rows
 from gpunn.ops.normalization.rows import IntegerRows
 from gpunn.ops.op import EIGHT_BITS, Op, Quantized, op
@@ -182,6 +182,10 @@ def _log_softmax_error(evaluation: Evaluation) -> Array:
     return np.asarray(row_length(evaluation.call) * EPS)
 
 
+def _prepare_log_softmax(call: Call) -> Callable[[Array], Array] | None:
+    return prepare_log_softmax(log_softmax.reference, call)
+
+
 @op(
     _infer_log_softmax,
     lambda call: _row_kernels(call, _LOG_SOFTMAX),
@@ -189,6 +193,7 @@ def _log_softmax_error(evaluation: Evaluation) -> Array:
     precise=True,
     algebra=Algebra(axes=ALONG_AXIS),
     accuracy=Accuracy(formula=_log_softmax_error),
+    prepare=_prepare_log_softmax,
     gradient=gradients.LOG_SOFTMAX,
 )
 def log_softmax(x: Array, *, axis: int = -1) -> Array:

@@ -126,6 +126,18 @@ def test_log_softmax_of_large_values_and_nan(length: int, backend: str) -> None:
     assert (y[2, 1::2] == -np.inf).all()
 
 
+@pytest.mark.parametrize("length", [1, 2, 10, 300])
+@pytest.mark.parametrize("offset", [-200, -14, 0, 14, 200])
+def test_log_softmax_of_many_rows(length: int, offset: float) -> None:
+    """Blocks of rows whose maxima are subtracted, or not; logarithms beside 0 and far from it."""
+    x = random(0, 33, length, low=-3, high=3) + np.float32(offset)
+    x[5:7, 0] += 12  # which is nearly all of the sum
+    for masked, value in ((x[6:9, 1:], -1e9), (x[:3], -np.inf), (x[3:5], np.nan), (x[5:6], np.inf)):
+        check("log_softmax", [x], backend="cpu")
+        masked[...] = value
+    check("log_softmax", [x], backend="cpu")
+
+
 def test_log_softmax_agrees_with_litert() -> None:
     for shape in ((3, 7), (2, 3, 4, 5)):
         check_litert("log_softmax", [random(0, *shape)], {}, "LOG_SOFTMAX", {})
