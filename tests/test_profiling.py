@@ -77,6 +77,16 @@ def test_a_traced_run_gives_the_same_state_and_counts_every_dispatch(gpu: str) -
         assert compiled.stats.dispatches == 3
 
 
+def test_a_trace_waits_for_one_of_the_submitted_runs(backend: str) -> None:
+    model = Model("double")
+    x = model.input("x", float32(1))
+    model.output(*model.add("add", [x, x]))
+    with model.compile(backend) as compiled:
+        pending = [compiled.submit(np.float32([k])) for k in range(4)]
+        assert compiled.trace(np.float32([4])).outputs[0] == 8
+        assert [event.result()[0].item() for event in pending] == [0, 2, 4, 6]
+
+
 def test_dispatches_are_timed_together_as_runs_have_them(gpu: str) -> None:
     """Of a trace as a whole, dispatches have no spans of their own; loops and bundles are one dispatch."""
     with small_model().compile(gpu) as compiled:

@@ -83,6 +83,10 @@ class WebGpuProgram:
         return tuple(dispatch for stage in self._executor.stages for dispatch in stage.dispatches)
 
     def submit(self, inputs: Sequence[Array]) -> Run:
+        return self._begin(inputs)
+
+    def _begin(self, inputs: Sequence[Array], recorder: Recorder | None = None) -> Run:
+        """Start a run as soon as fewer are in flight than there may be."""
         while True:
             check()
             self.device.collect()
@@ -92,7 +96,7 @@ class WebGpuProgram:
                 self._recover()
                 in_flight = () if self._executor.ring.has_room else self._in_flight()
                 if not in_flight:
-                    return self._start(inputs)
+                    return self._start(inputs, recorder)
                 oldest = min(in_flight, key=lambda run: run.number)
             oldest.settle()
 
@@ -147,11 +151,7 @@ class WebGpuProgram:
     def trace(self, inputs: Sequence[Array], whole: bool = False) -> Trace:
         self._check_usable()
         recorder = Recorder(self.device, whole)
-        with holding(self._lock):
-            self._check_usable()
-            self._recover()
-            run = self._start(inputs, recorder)
-        outputs = run.result()
+        outputs = self._begin(inputs, recorder).result()
         return Trace(tuple(recorder.spans), recorder.method, outputs, recorder.device_seconds)
 
     def _in_flight(self) -> list[Run]:
