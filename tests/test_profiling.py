@@ -87,6 +87,26 @@ def test_a_trace_waits_for_one_of_the_submitted_runs(backend: str) -> None:
         assert [event.result()[0].item() for event in pending] == [0, 2, 4, 6]
 
 
+def test_a_trace_finds_the_state_that_submitted_runs_leave(backend: str) -> None:
+    """The products take a while, so that these runs have not ended."""
+    model = Model("counter")
+    x, before = model.input("x", float32(200, 200)), model.variable("sum", float32(1))
+    y = x
+    for _ in range(20):
+        (y,) = model.add("batch_matmul", [y, x])
+    (most,) = model.add("reduce_max", [y], {"axes": (0, 1)})
+    (one,) = model.add("add", [most, model.constant("one", np.float32([1]))])
+    (after,) = model.add("add", [before, one])
+    model.update(before, after)
+    model.output(after)
+    zeros = np.zeros((200, 200), np.float32)
+    with model.compile(backend) as compiled:
+        for ran in range(0, 20, 4):
+            pending = [compiled.submit(zeros) for _ in range(3)]
+            assert compiled.trace(zeros).outputs[0] == ran + 4
+            assert [event.result()[0].item() for event in pending] == [ran + 1, ran + 2, ran + 3]
+
+
 def test_dispatches_are_timed_together_as_runs_have_them(gpu: str) -> None:
     """Of a trace as a whole, dispatches have no spans of their own; loops and bundles are one dispatch."""
     with small_model().compile(gpu) as compiled:

@@ -243,7 +243,8 @@ class CpuProgram:
 
     def trace(self, inputs: Sequence[Array], whole: bool = False) -> Trace:
         spans: list[Span] = []
-        outputs = self._run(inputs, spans)
+        run = partial(self._run, inputs, spans)
+        outputs = self._in_order(run) if self._state else run()
         return Trace(tuple(spans), "host clock", outputs)
 
     def reset_state(self, values: Mapping[str, Array] = NO_VALUES) -> None:
