@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import NamedTuple
 
 from gpunn.device import SUBGROUPS
@@ -35,7 +36,8 @@ from gpunn.types import Array, DType, TensorType
 
 _MOST_BYTES = 64 << 20  # of the products
 _LOAD = 10  # products in shared rows that take as long as a product that is loaded and added
-_GAIN = 1.5  # of what is estimated, over tiles of all channels; less does not make up for another pipeline
+# Of what is estimated, over tiles of all channels: less does not make up for a pipeline, or is not tried.
+_GAIN, _LEAST_GAIN = 1.5, 1
 
 
 def with_cells(call: Call, window: Window, others: Iterable[Candidate]) -> Iterator[Candidate]:
@@ -47,13 +49,12 @@ def with_cells(call: Call, window: Window, others: Iterable[Candidate]) -> Itera
     best = min(ways, key=lambda way: way.cost)
     real = call.x.dtype is call.y.dtype is DType.FLOAT32 and call.y.size > 0
     possible = real and measured(call.device) and best.fits
+    if not possible or _LEAST_GAIN * best.cost >= best.cost_in_tiles:
+        yield from others
+        return
     name = "products of cells, and sums of shifted pixels"
-    first = possible and _GAIN * best.cost < best.cost_in_tiles
-    if first:
-        yield Candidate(_kernels(best, name), name, frozenset({SUBGROUPS}))
-    yield from others
-    if possible and not first and best.cost < best.cost_in_tiles:
-        yield Candidate(_kernels(best, name), name, frozenset({SUBGROUPS}))
+    own = [Candidate(_kernels(best, name), name, frozenset({SUBGROUPS}))]
+    yield from chain(own, others) if _GAIN * best.cost < best.cost_in_tiles else chain(others, own)
 
 
 class _Way(NamedTuple):

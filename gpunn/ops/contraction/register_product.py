@@ -133,10 +133,7 @@ def _product(
         body="matmul_row",
         threads=grid.threads,
         workgroup=WORKGROUP,
-        reads=(
-            Read("x", 0, pitch.unit, pitch=pitch),
-            *layout.reads,
-        ),
+        reads=(Read("x", 0, pitch.unit, pitch=pitch), *layout.reads),
         writes=(Write(width=vec_width(channels)),),
         params={
             **pitch.params("x"),

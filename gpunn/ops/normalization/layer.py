@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from gpunn.kernel import Function, Kernel, Kernels, Read, Write, ceil_div, size_of
+from gpunn.kernel import Function, Kernel, Kernels, Write
 from gpunn.ops.accuracy import EPS, Accuracy, Evaluation
 from gpunn.ops.algebra import Algebra
 from gpunn.ops.axes import ALONG_AXIS
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, expect_bool, expect_dtype, expect_float, expect_int, expect_unquantised
-from gpunn.ops.kernels.cooperative import CooperativeGroup, cooperative_group, in_groups
+from gpunn.ops.kernels.cooperative import CooperativeGroup
 from gpunn.ops.normalization import gradients
 from gpunn.ops.normalization.host_rows import prepare_layer
-from gpunn.ops.normalization.long_rows import finished, folded, of_rows
+from gpunn.ops.normalization.long_rows import finished, folded, of_rows, row_kernels
 from gpunn.ops.op import Op, op
 from gpunn.types import Array, TensorType
 
@@ -38,31 +37,14 @@ def _length(call: Call) -> int:
 
 
 def _kernels(call: Call) -> Kernels:
-    axis, length = call.axis(call["axis"], call.x.rank), _length(call)
-    rows, most = call.x.size // max(length, 1), call.device.max_loop_iterations
-
-    def kernels(group: CooperativeGroup) -> Sequence[Kernel]:
-        kernel = Kernel(
-            body="layer_normalization",
-            threads=group.threads,
-            workgroup=group.workgroup,
-            any_width=group.size == 1,
-            reads=(Read("x", 0),),
-            params={
-                "rows": rows,
-                "length": length,
-                "inner": size_of(call.x.shape[axis + 1 :]),
-                "share": 1 / max(length, 1),
-                "epsilon": float(call["epsilon"]),
-            },
-            constants={**group.constants, "CENTRED": int(call["centred"])},
-            loop_iterations=3 * ceil_div(length, group.size),
-            reason=f"rows of {length}: {group.reason}",
-        )
-        short = most is None or kernel.loop_iterations <= most
-        return [kernel] if short else _of_long_rows(call, kernel, group, length)
-
-    return in_groups(cooperative_group(rows, length, call.device, few=True), length, kernels)
+    length = _length(call)
+    return row_kernels(
+        call,
+        "layer_normalization",
+        lambda kernel, group: _of_long_rows(call, kernel, group, length),
+        params={"share": 1 / max(length, 1), "epsilon": float(call["epsilon"])},
+        constants={"CENTRED": int(call["centred"])},
+    )
 
 
 def _of_long_rows(call: Call, kernel: Kernel, group: CooperativeGroup, length: int) -> list[Kernel]:

@@ -1,15 +1,69 @@
-"""Kernels of ops on rows that one dispatch does not take: for what rows become, and for the results."""
+"""Kernels of ops on rows: one, or for long rows one for what they become and another for the results."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from gpunn.kernel import Kernel, Read, Scratch, Write, flat_threads
+from gpunn.kernel import (
+    Function,
+    Kernel,
+    Kernels,
+    Param,
+    Read,
+    Scratch,
+    Write,
+    ceil_div,
+    flat_threads,
+    size_of,
+)
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS
 from gpunn.ops.kernels.chain import boxes, chained
-from gpunn.ops.kernels.cooperative import CooperativeGroup
+from gpunn.ops.kernels.cooperative import CooperativeGroup, cooperative_group, in_groups
 from gpunn.types import DType, TensorType
+
+Divide = Callable[[Kernel, CooperativeGroup], list[Kernel]]  # a kernel whose rows one dispatch does not take
+
+
+def row_kernels(
+    call: Call,
+    body: str,
+    divide: Divide,
+    *tables: Read,
+    params: Mapping[str, Param],
+    functions: Mapping[str, Function] | None = None,
+    constants: Mapping[str, int] | None = None,
+    libraries: tuple[str, ...] = (),
+    at_once: bool = True,
+) -> Kernels:
+    """Return the ways to compute an op on rows along attribute `axis`, which a body walks three times.
+
+    tables: operands beside x. at_once: False divides short rows, too.
+    """
+    shape, most = call.x.shape, call.device.max_loop_iterations
+    axis = call.axis(call["axis"], len(shape))
+    length = shape[axis]
+    rows = call.x.size // max(length, 1)
+
+    def kernels(group: CooperativeGroup) -> Sequence[Kernel]:
+        kernel = Kernel(
+            body=body,
+            threads=group.threads,
+            workgroup=group.workgroup,
+            any_width=group.size == 1,
+            reads=(Read("x", 0), *tables),
+            libraries=libraries,
+            params={"rows": rows, "length": length, "inner": size_of(shape[axis + 1 :]), **params},
+            constants={**group.constants, **(constants or {})},
+            functions=functions or {},
+            loop_iterations=3 * ceil_div(length, group.size),
+            reason=f"rows of {length}: {group.reason}",
+        )
+        short = most is None or kernel.loop_iterations <= most
+        return [kernel] if at_once and short else divide(kernel, group)
+
+    return in_groups(cooperative_group(rows, length, call.device, few=True), length, kernels)
 
 
 def long_rows(call: Call, kernel: Kernel, group: CooperativeGroup, length: int, wide: bool) -> list[Kernel]:

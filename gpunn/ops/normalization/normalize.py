@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -16,7 +16,6 @@ from gpunn.kernel import (
     Read,
     Unsupported,
     Write,
-    ceil_div,
     flat_threads,
     keep_nan,
     size_of,
@@ -29,10 +28,9 @@ from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, expect_dtype, expect_float, expect_int
 from gpunn.ops.fixed_point.affine import fixed_output, through_reals
 from gpunn.ops.kernels.chain import boxes, chained, keeping
-from gpunn.ops.kernels.cooperative import CooperativeGroup, cooperative_group, in_groups
 from gpunn.ops.normalization import gradients, l2_integer, log_softmax_integer, softmax_int16, softmax_integer
 from gpunn.ops.normalization.host_rows import prepare_l2, prepare_log_softmax, prepare_softmax
-from gpunn.ops.normalization.long_rows import long_rows
+from gpunn.ops.normalization.long_rows import long_rows, row_kernels
 from gpunn.ops.normalization.rows import IntegerRows
 from gpunn.ops.op import EIGHT_BITS, Op, Quantized, op
 from gpunn.types import Array, DType, TensorType
@@ -60,31 +58,18 @@ def _row_kernels(
     `functions`: see shaders/normalize.wgsl. `libraries`, `tables`: what the functions need. `wide`: sums have
     64 bits.
     """
-    shape = call.x.shape
-    axis = call.axis(call["axis"], len(shape))
-    rows = call.x.size // max(shape[axis], 1)
     functions = {"lowest": "T(-3.4028234e38)", "settle": "sum", **functions}
-
-    def kernels(group: CooperativeGroup) -> Sequence[Kernel]:
-        kernel = Kernel(
-            body="normalize",
-            threads=group.threads,
-            workgroup=group.workgroup,
-            any_width=group.size == 1,
-            reads=(Read("x", 0), *tables),
-            libraries=libraries,
-            params={"rows": rows, "length": shape[axis], "inner": size_of(shape[axis + 1 :]), **params},
-            constants=group.constants,
-            functions={name: Function(_PARAMETERS[name], text) for name, text in functions.items()},
-            loop_iterations=3 * ceil_div(shape[axis], group.size),
-            reason=f"rows of {shape[axis]}: {group.reason}",
-        )
-        most = call.device.max_loop_iterations
-        if not wide and (most is None or kernel.loop_iterations <= most):
-            return [kernel]
-        return long_rows(call, kernel, group, shape[axis], wide)
-
-    return in_groups(cooperative_group(rows, shape[axis], call.device, few=True), shape[axis], kernels)
+    length = call.x.shape[call.axis(call["axis"], call.x.rank)]
+    return row_kernels(
+        call,
+        "normalize",
+        lambda kernel, group: long_rows(call, kernel, group, length, wide),
+        *tables,
+        params=params,
+        functions={name: Function(_PARAMETERS[name], text) for name, text in functions.items()},
+        libraries=libraries,
+        at_once=not wide,
+    )
 
 
 def _as_integers(eight: IntegerRows, sixteen: tuple[IntegerRows, ...] = ()) -> Quantized:

@@ -31,7 +31,8 @@ CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any], int]] = [
 
 @pytest.fixture(autouse=True)
 def _however_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpunn.ops.contraction.cells._GAIN", 0)
+    for gain in ("_GAIN", "_LEAST_GAIN"):
+        monkeypatch.setattr(f"gpunn.ops.contraction.cells.{gain}", 0)
 
 
 @pytest.mark.parametrize(("shape", "filter", "attrs", "rows"), CASES)
