@@ -13,6 +13,7 @@ from gpunn.compilation.base import Compilation
 from gpunn.graph.operation import Operand
 from gpunn.model import Model
 from gpunn.types import Array, DType, Quantization, TensorType, float32
+from tests.backends.bits import assert_same_bits
 from tests.keras_loops import CELLS, Layer, layer_file
 from tests.ops.harness import limit_device, random
 from tests.planning.appending import swapped_off
@@ -57,8 +58,7 @@ def agree(
         expected, alone = ran(model, inputs, runs)
     assert alone >= STEPS > dispatches
     for y, z in zip(found, expected, strict=True):
-        assert (y.dtype, y.shape) == (z.dtype, z.shape)
-        np.testing.assert_array_equal(y, z)
+        assert_same_bits(y, z)
     return found
 
 

@@ -15,6 +15,7 @@ from gpunn.graph.operation import Operand
 from gpunn.model import Model
 from gpunn.types import Array, DType, Quantization, TensorType, float32
 from tests.adapter import constants_divide_alike
+from tests.backends.bits import assert_same_bits
 from tests.keras_loops import CELLS, Layer, layer_file
 from tests.ops.harness import random
 from tests.ops.test_half import CASES, Case
@@ -71,8 +72,7 @@ def agree(model: Model, inputs: Sequence[Array], monkeypatch: pytest.MonkeyPatch
         expected, compiled = ran(model, inputs, **how)
         assert place_of(compiled)[0] == "cpu"
     for y, z in zip(found, expected, strict=True):
-        assert (y.dtype, y.shape) == (z.dtype, z.shape)
-        np.testing.assert_array_equal(y, z)
+        assert_same_bits(y, z)
     return found
 
 
