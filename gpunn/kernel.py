@@ -76,8 +76,9 @@ class Read:
     kernel brings itself. `window`: the first byte and the number of bytes, where it reads a part of the
     operand. `segments` is for lowering: an operand over the limit of a binding takes several.
     `by_rows`: the body loads it through row4_<name>(place, column) only. `pitch`: parameters say where its
-    rows begin. For planning: `prepended`, operations that loads by rows compute, which give the last one's
-    result; `rows`, the operand's place in the tensor that has its bytes.
+    rows begin. `once`: the body loads no element again. For planning: `prepended`, operations that loads by
+    rows compute, which give the last one's result; `rows`, the operand's place in the tensor that has its
+    bytes.
     """
 
     name: str
@@ -92,6 +93,7 @@ class Read:
     nbytes: int = 0
     by_rows: RowLoads | None = None
     pitch: Pitch | None = None
+    once: bool = False
     prepended: tuple[Appended, ...] = ()
     rows: Rows | None = None
 

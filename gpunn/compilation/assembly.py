@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,6 +15,7 @@ from gpunn.backends.base import Program
 from gpunn.backends.cpu import CpuProgram, HostBody, itself
 from gpunn.backends.interrupt import Stop, check
 from gpunn.compilation.host_memory import needed_on_host
+from gpunn.compilation.on_gpu import lowered_loops, placed_on_gpu
 from gpunn.compilation.runtime import LocalCompilation
 from gpunn.compilation.sections import Section
 from gpunn.compilation.specialise import Build, Specialisation
@@ -24,7 +25,6 @@ from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.graph.parts import OpenBody
 from gpunn.graph.pending import FOR_SHAPES
-from gpunn.kernel import Kernel
 from gpunn.limits import UNLIMITED, Limits
 from gpunn.ops.compiled import load as load_loops
 from gpunn.ops.control import some_rounds, while_loop
@@ -32,12 +32,8 @@ from gpunn.passes import optimise
 from gpunn.passes.relax import relax
 from gpunn.passes.rewrite import everywhere
 from gpunn.passes.rounds import several_rounds
-from gpunn.planning.append import append
-from gpunn.planning.join import join
-from gpunn.planning.partition import ALIAS, DEVICE, HOST, Lower, Placement, partition
+from gpunn.planning.partition import ALIAS, DEVICE, HOST, Placement, partition
 from gpunn.planning.plan import Plan, make_plan
-from gpunn.planning.prepend import prepend
-from gpunn.planning.switches import switched
 from gpunn.types import Array, TensorType
 
 if TYPE_CHECKING:
@@ -102,7 +98,7 @@ def _assembled(section: Section, settings: Settings, hold: bool, state: int = 0)
     """Make an optimised section, and the bodies in it, ready for the device of the settings."""
     with ExitStack() as undo:
         compiled = partial(_with_compiled_bodies, settings=settings, undo=undo)
-        loops = {} if settings.gpu is None else _lowered_loops(section.graph, settings.gpu)
+        loops = {} if settings.gpu is None else lowered_loops(section.graph, settings.gpu)
         made = {o: o if isinstance(loops.get(o), tuple) else compiled(o) for o in section.graph.operations}
         ready = section.graph.with_operations(made.values())
         operations = tuple(map(compiled, section.operations))
@@ -113,16 +109,8 @@ def _assembled(section: Section, settings: Settings, hold: bool, state: int = 0)
             placements = partition(ready, (lambda _: settings.hosted) if settings.hosted else None)
         else:
             held = _held(ready, section, operations, len(ready.outputs) if hold else state)
-            placements = _placed_on_gpu(
-                ready, settings.gpu, settings.tuner, {made[o]: found for o, found in loops.items()}
-            )
-            placements, joined = join(ready, placements, settings.gpu.properties.software)
-            if settings.tuner is not None:  # by the rule each operation has kernels of its own
-                from gpunn.planning.fusion import fuse
-
-                lowering, device = partial(_lowering, settings.gpu, settings.tuner), settings.gpu.properties
-                placements, joined = fuse(ready, placements, joined, lowering, device)
-            placements, joined = _with_elementwise(ready, settings.gpu, placements, joined)
+            lowered = {made[o]: found for o, found in loops.items()}
+            placements, joined = placed_on_gpu(ready, settings.gpu, settings.tuner, lowered)
         plan = make_plan(ready, placements, held, joined)
         needed = needed_on_host(section.graph, plan, bodies, settings.limits)
         program = _program(plan, settings)
@@ -131,46 +119,6 @@ def _assembled(section: Section, settings: Settings, hold: bool, state: int = 0)
         here, later = (tuple(_with_those_of_bodies(found)) for found in (placements, after))
         made_of = Specialisation.of(section, ready, here, program, bodies, operations, later)
         return replace(made_of, host_bytes=needed)
-
-
-def _placed_on_gpu(
-    graph: Graph,
-    gpu: Device,
-    tuner: Tuner | None,
-    lowered: Mapping[Operation, tuple[Kernel, ...] | str],
-) -> tuple[Placement, ...]:
-    """Return the placements of a graph on a GPU; those that are `lowered` have their kernels already."""
-    others = (o for o in graph.operations if o not in lowered and not o.definition.alias)
-    lower = _lowering(gpu, tuner, others)
-    return partition(graph, lambda operation: lowered.get(operation) or lower(operation))
-
-
-def _lowering(gpu: Device, tuner: Tuner | None, operations: Iterable[Operation]) -> Lower:
-    """Return what gives each of these operations its kernels on a GPU, as the tuner decides."""
-    from gpunn.backends.webgpu.lower import lower
-
-    decisions = {} if tuner is None else tuner.decisions(operations)
-
-    def place(operation: Operation) -> tuple[Kernel, ...] | str:
-        check()
-        return lower(operation, gpu.properties, decisions.get(operation))
-
-    return place
-
-
-def _with_elementwise(
-    graph: Graph, gpu: Device, placements: Sequence[Placement], joined: Mapping[Operand, Operand]
-) -> tuple[tuple[Placement, ...], dict[Operand, Operand]]:
-    """Append elementwise operations to those before them, or prepend them to those behind them, as far as a
-    GPU can bind their operands.
-    """
-    from gpunn.backends.webgpu.shader import key_of
-
-    most = gpu.properties.limit("max-storage-buffers-per-shader-stage")
-    placements, joined, chains = append(graph, placements, joined, most, gpu.properties.software)
-    placements, joined, chains = prepend(graph, placements, joined, chains, most)
-    before = {operation: chain.kernels for operation, chain in chains.items()}
-    return switched(placements, before, key_of, gpu.properties.software), joined
 
 
 def _program(plan: Plan, settings: Settings) -> Program:
@@ -183,17 +131,6 @@ def _program(plan: Plan, settings: Settings) -> Program:
 
     limit = settings.limits.device_bytes
     return WebGpuProgram(plan, settings.gpu, settings.frames, settings.threads, limit)
-
-
-def _lowered_loops(graph: Graph, gpu: Device) -> dict[Operation, tuple[Kernel, ...] | str]:
-    """Return the kernels of each loop of which a GPU runs all rounds, or why the host runs it.
-
-    Then its bodies are compiled, of which a loop on a GPU is made itself.
-    """
-    from gpunn.backends.webgpu.lower import lower
-
-    loops = (o for o in graph.operations if o.definition in (while_loop, some_rounds))
-    return {o: lower(o, gpu.properties) for o in loops}
 
 
 def _with_compiled_bodies(operation: Operation, settings: Settings, undo: ExitStack) -> Operation:

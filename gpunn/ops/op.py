@@ -28,6 +28,7 @@ Prepare = Callable[[Call], Callable[..., Any] | None]
 Bind = Callable[..., Callable[[Array], Any]]  # of a call and its constants
 Flops = Callable[[Call], int]
 Places = Callable[[Call], Sequence[Rows | Walk | None]]
+Sources = Callable[[Call], Sequence[Rows | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,8 @@ class Facets:
     * overwrites: its first kernel copies the first operand, and the others write the rest of the result.
     * places: where the result of a call has the elements of each operand as they are, if it does. The kernels
       that read such an operand only copy it there.
+    * sources: where the first operand of a call has the elements of each result as they are, if it does. The
+      kernels that write such a result only copy it from there.
     * precise: what it reads and writes is float32, in a relaxed compilation too.
     * flops: additions and multiplications of a call, where that is not one for each element of the results.
     * unbounded: what it reads and writes does not bound its time, so it is never folded into a constant.
@@ -124,6 +127,7 @@ class Facets:
     strings: bool = False
     overwrites: bool = False
     places: Places | None = None
+    sources: Sources | None = None
     precise: bool = False
     flops: Flops | None = None
     unbounded: bool = False

@@ -14,8 +14,8 @@ from pathlib import PurePath
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Kernel
-from gpunn.planning.join import ends_in_rows, row_params, source_of, whole
 from gpunn.planning.partition import ALIAS, DEVICE, HOST, Placement, read_by
+from gpunn.planning.places import ends_in_rows, row_params, source_of, whole
 from gpunn.planning.steps import (
     Chain,
     Step,
@@ -228,7 +228,7 @@ def append(
 ) -> tuple[tuple[Placement, ...], dict[Operand, Operand], dict[Operation, Chain]]:
     """Let operations of a device compute the elementwise operations that alone read their results.
 
-    `joined`: see gpunn.planning.join, which comes before. most: the storage buffers that a kernel may bind.
+    `joined`: see gpunn.planning.pieces, which comes before. most: the storage buffers that a kernel may bind.
     software: whether the CPU does the device's work.
     Returns the placements with their new kernels, for each operand that has no bytes of its own any more the
     operand that has them, and for each operation what has been appended to it.

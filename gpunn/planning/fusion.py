@@ -19,8 +19,8 @@ from gpunn.ops.call import Call
 from gpunn.ops.fusion import Fusion
 from gpunn.ops.fusions import FUSIONS
 from gpunn.planning.append import append
-from gpunn.planning.join import whole, written_in_rows
 from gpunn.planning.partition import DEVICE, HOST, Lower, Placement
+from gpunn.planning.places import whole, written_in_rows
 from gpunn.rows import Walk
 
 _MOST = max(map(len, FUSIONS))  # operations in one
@@ -43,8 +43,8 @@ def fuse(
 ) -> tuple[tuple[Placement, ...], dict[Operand, Operand]]:
     """Let one kernel compute several operations where that is the way which their `whole` is lowered to.
 
-    `joined`: see gpunn.planning.join, which comes before. lowering: returns what lowers operations; it gets
-    all of them at once. device: the one that the kernels are for.
+    `joined`: the owners of gpunn.planning.join, which comes before. lowering: returns what lowers operations;
+    it gets all of them at once. device: the one that the kernels are for.
     Returns the placements with their new kernels, and for each operand that has no bytes of its own any more
     the operand that has them.
     """

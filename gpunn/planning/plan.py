@@ -72,7 +72,7 @@ def make_plan(
 ) -> Plan:
     """Cut placed operations into segments and find every crossing.
 
-    The outputs in `hold` stay on the device if it computes or reads them. joined: see gpunn.planning.join.
+    The outputs in `hold` stay on the device if it computes or reads them. joined: see gpunn.planning.pieces.
     """
     roots = dict(joined or {})
     for placement in placements:
@@ -135,7 +135,9 @@ def _with_crossings(plan: Plan, runs: list[tuple[str, list[Placement]]]) -> Iter
         reads = dict.fromkeys(
             plan.root(i) for p in real for i in p.operation.inputs if i is not None and i.value is None
         )
-        writes = dict.fromkeys(plan.root(o) for p in real for o in p.operation.outputs)
+        computed = {o: p for p in real for o in p.operation.outputs}
+        # A result that is read where it is a part of an upload is not written.
+        writes = dict.fromkeys(o for o in map(plan.root, computed) if o in computed)
         if backend == HOST:
             yield Segment(HOST, tuple(placements))
             continue

@@ -14,8 +14,8 @@ from typing import NamedTuple
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Kernel, Param, Read
-from gpunn.planning.join import pitch_params, source_of
 from gpunn.planning.partition import ALIAS, DEVICE, HOST, Placement, written_by
+from gpunn.planning.places import pitch_params, source_of
 from gpunn.planning.steps import Chain, Step, is_elementwise, outside, params_of, read_of, statement
 from gpunn.pointwise import Appended, Reach, Repeat
 from gpunn.rows import RowLoads, Rows

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from gpunn.graph.operation import Operation
 from gpunn.kernel import Kernel, Param, Read
-from gpunn.planning.join import row_params, whole
+from gpunn.planning.places import row_params, whole
 from gpunn.pointwise import Appended, Formula, Reach
 from gpunn.types import DType, Tensor
 

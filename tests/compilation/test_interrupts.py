@@ -16,7 +16,7 @@ from benchmarks.interrupts import CASES
 from benchmarks.places import Places
 from gpunn.backends import cpu
 from gpunn.backends.webgpu import executor, native
-from gpunn.compilation import assembly
+from gpunn.compilation import on_gpu
 from tests.compilation.test_bounds import relu, summing
 from tests.resources import ROOT
 
@@ -150,7 +150,7 @@ def test_a_handler_may_run_another_compilation_during_a_compile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found: list[Any] = []
-    usual = assembly.partition
+    usual = on_gpu.partition
     with relu().compile(gpu) as other:
         send = handler(lambda: found.append(other(ONES)))
 
@@ -158,7 +158,7 @@ def test_a_handler_may_run_another_compilation_during_a_compile(
             send()
             return usual(*arguments)
 
-        monkeypatch.setattr(assembly, "partition", interrupted)
+        monkeypatch.setattr(on_gpu, "partition", interrupted)
         with relu().compile(gpu) as compiled:
             assert compiled(ONES).tolist() == [1] * 4
     assert found[0].tolist() == [1] * 4

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpunn.compilation import assembly
+from gpunn.compilation import on_gpu
 from gpunn.compilation.base import Compilation
 from gpunn.graph.operation import Operand
 from gpunn.model import Model
@@ -31,15 +31,15 @@ def add(model: Model, op: str, *inputs: Operand, **attrs: Any) -> Operand:
 
 def swapped_off(patch: pytest.MonkeyPatch) -> None:
     """Let every operation have dispatches of its own."""
-    patch.setattr(assembly, "append", lambda model, placements, joined, *_: (placements, dict(joined), {}))
-    patch.setattr(assembly, "prepend", lambda model, placements, joined, *_: (placements, dict(joined), {}))
+    patch.setattr(on_gpu, "append", lambda model, placements, joined, *_: (placements, dict(joined), {}))
+    patch.setattr(on_gpu, "prepend", lambda model, placements, joined, *_: (placements, dict(joined), {}))
 
 
 def as_on_a_gpu(patch: pytest.MonkeyPatch) -> None:
     """Append what is appended on devices that are no software."""
     for name in ("append", "switched"):
-        original = getattr(assembly, name)
-        patch.setattr(assembly, name, lambda *given, original=original: original(*given[:-1], False))
+        original = getattr(on_gpu, name)
+        patch.setattr(on_gpu, name, lambda *given, original=original: original(*given[:-1], False))
 
 
 def dispatches(compiled: Compilation) -> list[str]:

@@ -29,8 +29,12 @@ def concat(model: Model, *parts: Operand, axis: int = 1, **attrs: str) -> Operan
     return y
 
 
-def copied(model: Model, inputs: Sequence[Array] | None = None) -> int:
-    """Run a model on both backends, compare the bits, and count the dispatches of what joins its operands."""
+JOINS = ("concat", "stack")
+PIECES = ("split", "strided_slice", "unstack")
+
+
+def copied(model: Model, inputs: Sequence[Array] | None = None, ops: Sequence[str] = JOINS) -> int:
+    """Run a model on both backends, compare the bits, and count the dispatches of what only copies."""
     given = random_inputs(model) if inputs is None else inputs
     plans: list[Plan] = []
     with pytest.MonkeyPatch.context() as patch:
@@ -41,12 +45,12 @@ def copied(model: Model, inputs: Sequence[Array] | None = None) -> int:
             expected = cpu.run(dict(zip(names, given, strict=True)))
             for name, found in gpu.run(dict(zip(names, given, strict=True))).items():
                 np.testing.assert_array_equal(found, expected[name], strict=True)
-            joins = [p for p in gpu.placement if p.operation.op in ("concat", "stack")]
-            assert joins
+            copies = [p for p in gpu.placement if p.operation.op in ops]
+            assert copies
     for plan in plans:
         for read, written in _bound(plan):
             assert read.isdisjoint(written), "WebGPU lets a dispatch bind what it writes only once"
-    return sum(len(p.kernels) for p in joins)
+    return sum(len(p.kernels) for p in copies)
 
 
 def _bound(plan: Plan) -> Iterator[tuple[set[Any], set[Any]]]:

@@ -9,7 +9,7 @@ from gpunn.backends.webgpu.device import open_device
 from gpunn.graph.operation import Operand
 from gpunn.kernel import Read
 from gpunn.model import Model
-from gpunn.planning.join import pitch_params
+from gpunn.planning.places import pitch_params
 from gpunn.rows import Pitch, Rows
 from gpunn.types import DType, Quantization, Shape, TensorType, float32
 from tests.evaluator import run

@@ -10,7 +10,7 @@ import pytest
 
 import gpunn
 from gpunn.backends.webgpu import lower
-from gpunn.compilation import assembly
+from gpunn.compilation import on_gpu
 from gpunn.graph.operation import Operand
 from gpunn.kernel import Candidate, Kernel, Kernels
 from gpunn.model import Model
@@ -290,9 +290,9 @@ def test_nothing_is_prepended_across_the_host(gpu: str, monkeypatch: pytest.Monk
 def test_as_many_operands_as_a_kernel_may_bind(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = Model("many")
     gated(model, *with_gate(model))
-    prepend = assembly.prepend
+    prepend = on_gpu.prepend
     for most, expected in ((5, "mul+conv2d"), (4, "conv2d")):
-        monkeypatch.setattr(assembly, "prepend", lambda *given, most=most: prepend(*given[:-1], most))
+        monkeypatch.setattr(on_gpu, "prepend", lambda *given, most=most: prepend(*given[:-1], most))
         assert agree(model, [whole(1, 4, 4, 8)], monkeypatch)[-1] == expected
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from gpunn.backends.webgpu.device import open_device
 from gpunn.backends.webgpu.shader import key_of
-from gpunn.compilation import assembly
+from gpunn.compilation import on_gpu
 from gpunn.graph.operation import Operand
 from gpunn.model import Model
 from gpunn.ops.contraction.broadcast_tile import subgroup
@@ -44,7 +44,7 @@ def test_a_parameter_says_whether_operations_are_appended(
     names = agree(model, [whole(1, 5, 4, 8)], monkeypatch)
     assert names == ["conv2d", f"conv2d+{expected}", f"conv2d+{expected}+square"]
     assert pipelines(model) == 2, "the last has more behind it"
-    monkeypatch.setattr(assembly, "switched", lambda placements, *_: tuple(placements))
+    monkeypatch.setattr(on_gpu, "switched", lambda placements, *_: tuple(placements))
     assert pipelines(model) == 3
 
 
@@ -85,8 +85,8 @@ def test_short_loops_keep_their_pipeline_on_software(
     """
     if not _shares_rows():
         pytest.skip("other tiles come first")
-    original = assembly.switched
-    monkeypatch.setattr(assembly, "switched", lambda *given: original(*given[:-1], True))
+    original = on_gpu.switched
+    monkeypatch.setattr(on_gpu, "switched", lambda *given: original(*given[:-1], True))
     model = Model("switch")
     x, other = model.input("x", float32(33, depth)), model.input("other", float32(33, units))
     weights = [constant(model, units, depth, seed=seed) for seed in (1, 2)]
@@ -107,8 +107,8 @@ def _shares_rows() -> bool:
 @pytest.mark.parametrize("units", [4, 20, 96])
 def test_a_sum_behind_a_clamp_is_not_clamped(units: int, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that do not fill tiles, columns that do not fill blocks."""
-    original = assembly.switched
-    monkeypatch.setattr(assembly, "switched", lambda *given: original(*given[:-1], True))
+    original = on_gpu.switched
+    monkeypatch.setattr(on_gpu, "switched", lambda *given: original(*given[:-1], True))
     model = Model("switch")
     x, other = model.input("x", float32(37, 12)), model.input("other", float32(37, units))
     weights = [constant(model, units, 12, seed=seed) for seed in (1, 2)]
@@ -149,8 +149,8 @@ def test_quantised_sums_behind_shared_rows(
 
 def test_what_loads_compute_is_in_both(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Products of rows with a gate, with and without a sum behind them."""
-    original = assembly.switched
-    monkeypatch.setattr(assembly, "switched", lambda *given: original(*given[:-1], False))
+    original = on_gpu.switched
+    monkeypatch.setattr(on_gpu, "switched", lambda *given: original(*given[:-1], False))
     model = Model("switch")
     y = pooled(model, model.input("x", float32(1, 4, 4, 8)), 8)
     gate = add(model, "mean", y, axes=(1, 2), keep_dims=True)

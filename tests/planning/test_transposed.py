@@ -13,12 +13,13 @@ import pytest
 
 from benchmarks.networks import vit_block
 from gpunn import compare, gradients, load
-from gpunn.compilation import assembly
+from gpunn.compilation import on_gpu
 from gpunn.graph.operation import Operand
 from gpunn.model import Model
 from gpunn.ops.kernels.strides import in_order
 from gpunn.ops.normalization.attention import attention
-from gpunn.planning.join import join, row_params
+from gpunn.planning.join import join
+from gpunn.planning.places import row_params
 from gpunn.rows import Rows, Walk
 from gpunn.types import Array, DType, Quantization, Shape, TensorType, float32
 from tests.evaluator import random_inputs
@@ -72,7 +73,7 @@ def left(model: Model, inputs: Sequence[Array] | None = None, least: int = 1) ->
 def copying() -> Iterator[None]:
     """Let transpositions copy, as on software."""
     with pytest.MonkeyPatch.context() as apart:
-        apart.setattr(assembly, "join", lambda graph, placements, _: join(graph, placements, True))
+        apart.setattr(on_gpu, "join", lambda graph, placements, _: join(graph, placements, True))
         yield
 
 

@@ -74,7 +74,7 @@ def strided_copy(
     return Kernel(
         body=way.body,
         threads=way.threads,
-        reads=(Read("x", read.operand, width=way.width), *tables),
+        reads=(Read("x", read.operand, width=way.width, once=all(x)), *tables),
         writes=(Write(output=output, width=way.lanes),),
         params=way.params,
         constants=way.constants,

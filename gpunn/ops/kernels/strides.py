@@ -27,6 +27,16 @@ def rows_along(shape: Shape, axis: int, start: int, count: int) -> Rows | None:
     return Rows(count * step, shape[axis] * step, start * step) if count and size_of(shape) else None
 
 
+def rows_walked(sizes: Shape, walk: Shape, start: int) -> Rows | None:
+    """Return the rows of a tensor that a walk of its elements goes along; None if it finds no such rows."""
+    extents, steps = merge(sizes, walk)
+    if steps[-1:] != (1,):  # each element is a row of its own
+        extents, steps = (*extents, 1), (*steps, 1)
+    if not size_of(sizes) or len(extents) > 2 or min(steps) < 1:
+        return None
+    return Rows(extents[-1], steps[0] if len(extents) == 2 else extents[-1], start)
+
+
 def in_order(shape: Shape, perm: Shape) -> Walk | None:
     """Return the place of a dense tensor in its transposition; None for less than two elements."""
     steps = dense(tuple(shape[d] for d in perm))

@@ -7,8 +7,8 @@ GPU every piece is one copy (gpunn/ops/movement/basic.py, strided_copy).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from gpunn.ops.axes import ALONG_AXIS, Axes, Space, each_axis, without
 from gpunn.ops.call import Call
 from gpunn.ops.check import expect_int, expect_ints
 from gpunn.ops.kernels.copies import strided_copy
-from gpunn.ops.kernels.strides import dense, rows_along
+from gpunn.ops.kernels.strides import dense, rows_along, rows_walked
 from gpunn.ops.movement import gradients
 from gpunn.ops.movement.turn import turned
 from gpunn.ops.op import Op, op
@@ -40,21 +40,33 @@ def _infer_split(call: Call) -> tuple[TensorType, ...]:
     return tuple(call.x.with_shape((*shape[:axis], n, *shape[axis + 1 :])) for n in sizes)
 
 
-def _split_kernels(call: Call) -> list[Kernel]:
+class _Pieces(NamedTuple):
+    """Results that are pieces of x: how they are walked there, and the element that each begins with."""
+
+    walk: Shape
+    starts: tuple[int, ...]
+
+    def kernels(self, call: Call) -> list[Kernel]:
+        """Make the kernels that copy each result; none for empty ones."""
+        return [
+            strided_copy(
+                Read("x", 0), y.shape, self.walk, dense(y.shape), x_start=start, output=k, reason=_REASON
+            )
+            for k, (y, start) in enumerate(zip(call.outputs, self.starts, strict=True))
+            if y.size
+        ]
+
+    def sources(self, call: Call) -> list[Rows | None]:
+        """Return the rows of x that each result is."""
+        pieces = zip(call.outputs, self.starts, strict=True)
+        return [rows_walked(y.shape, self.walk, start) for y, start in pieces]
+
+
+def _split_pieces(call: Call) -> _Pieces:
     axis, steps = call.axis(call["axis"], call.x.rank), dense(call.x.shape)
-    starts = itertools.accumulate((piece.shape[axis] for piece in call.outputs), initial=0)
-    return _copies(call, steps, (start * steps[axis] for start in starts))
-
-
-def _copies(call: Call, walk: Shape, starts: Iterable[int]) -> list[Kernel]:
-    """Make the kernels that copy each result, walked so from its first element on; none for empty ones."""
-    return [
-        strided_copy(
-            Read("x", 0), y.shape, walk, dense(y.shape), x_start=start, output=number, reason=_REASON
-        )
-        for number, (y, start) in enumerate(zip(call.outputs, starts, strict=False))
-        if y.size
-    ]
+    ends = itertools.accumulate(piece.shape[axis] for piece in call.outputs)
+    starts = (end - piece.shape[axis] for end, piece in zip(ends, call.outputs, strict=True))
+    return _Pieces(steps, tuple(start * steps[axis] for start in starts))
 
 
 def _prepare_split(call: Call) -> Callable[[Array], Array | tuple[Array, ...]]:
@@ -70,9 +82,10 @@ def _prepare_split(call: Call) -> Callable[[Array], Array | tuple[Array, ...]]:
 
 @op(
     _infer_split,
-    _split_kernels,
+    lambda call: _split_pieces(call).kernels(call),
     raw=True,
     strings=True,
+    sources=lambda call: _split_pieces(call).sources(call),
     algebra=Algebra(axes=ALONG_AXIS),
     prepare=_prepare_split,
     gradient=gradients.joined("concat"),
@@ -95,10 +108,10 @@ def _infer_unstack(call: Call) -> tuple[TensorType, ...]:
     return (call.x.with_shape((*shape[:axis], *shape[axis + 1 :])),) * shape[axis]
 
 
-def _unstack_kernels(call: Call) -> list[Kernel]:
+def _unstack_pieces(call: Call) -> _Pieces:
     axis, steps = call.axis(call["axis"], call.x.rank), dense(call.x.shape)
-    walk = (*steps[:axis], *steps[axis + 1 :])
-    return _copies(call, walk, (number * steps[axis] for number in range(len(call.outputs))))
+    starts = tuple(number * steps[axis] for number in range(len(call.outputs)))
+    return _Pieces((*steps[:axis], *steps[axis + 1 :]), starts)
 
 
 def _prepare_unstack(call: Call) -> Callable[[Array], Any]:
@@ -118,9 +131,10 @@ def _unstacked(call: Call) -> Space:
 
 @op(
     _infer_unstack,
-    _unstack_kernels,
+    lambda call: _unstack_pieces(call).kernels(call),
     raw=True,
     strings=True,
+    sources=lambda call: _unstack_pieces(call).sources(call),
     algebra=Algebra(axes=Axes(space=_unstacked, axis=("axis",))),
     prepare=_prepare_unstack,
     gradient=gradients.joined("stack"),

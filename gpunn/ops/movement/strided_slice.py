@@ -13,10 +13,11 @@ from gpunn.ops.axes import Axes, Space, each_axis, without
 from gpunn.ops.call import Call
 from gpunn.ops.check import expect_entries, expect_int, expect_ints
 from gpunn.ops.kernels.copies import strided_copy
-from gpunn.ops.kernels.strides import dense
+from gpunn.ops.kernels.strides import dense, rows_walked
 from gpunn.ops.movement import gradients
 from gpunn.ops.op import Op, op
-from gpunn.types import Array, TensorType
+from gpunn.rows import Rows
+from gpunn.types import Array, Shape, TensorType
 
 
 def _shrunk(call: Call) -> list[int]:
@@ -49,17 +50,23 @@ def _infer_strided_slice(call: Call) -> TensorType:
     return call.x.with_shape(tuple(len(r) for d, r in enumerate(_slices(call)) if d not in shrink))
 
 
-def _strided_slice_kernel(call: Call) -> Kernel:
+def _walked(call: Call) -> tuple[Shape, Shape, int]:
+    """Return the extents of what is selected, its strides in x, and the place of its first element."""
     taken, steps = _slices(call), dense(call.x.shape)
-    sizes = tuple(map(len, taken))
+    sizes, pairs = tuple(map(len, taken)), [*zip(taken, steps, strict=True)]
+    start = sum(r.start * step for r, step in pairs) if size_of(sizes) else 0
+    return sizes, tuple(r.step * step for r, step in pairs), start
+
+
+def _strided_slice_kernel(call: Call) -> Kernel:
+    sizes, walk, start = _walked(call)
     return strided_copy(
-        Read("x", 0),
-        sizes,
-        tuple(r.step * step for r, step in zip(taken, steps, strict=True)),
-        dense(sizes),
-        x_start=sum(r.start * step for r, step in zip(taken, steps, strict=True)) if size_of(sizes) else 0,
-        reason="in the result's order",
+        Read("x", 0), sizes, walk, dense(sizes), x_start=start, reason="in the result's order"
     )
+
+
+def _sources(call: Call) -> list[Rows | None]:
+    return [rows_walked(*_walked(call))]
 
 
 def _forwards(call: Call) -> bool:
@@ -95,6 +102,7 @@ def _prepare_strided_slice(call: Call) -> Callable[[Array], Array]:
     _strided_slice_kernel,
     raw=True,
     strings=True,
+    sources=_sources,
     algebra=Algebra(identity=_forwards, axes=Axes(space=_kept, axes=("shrink_axes",), each=_SLICES)),
     gradient=gradients.strided_slice(lambda back: _slices(back.call)),
     prepare=_prepare_strided_slice,

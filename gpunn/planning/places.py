@@ -1,0 +1,233 @@
+"""Places: where results lie in the tensors that have their bytes, and kernels that find them there."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from gpunn.graph.operation import Operand, Operation
+from gpunn.kernel import Kernel, Param, Read, Write
+from gpunn.planning.partition import ALIAS, HOST, Placement, read_by, written_by
+from gpunn.rows import Pitch, Rows, Walk
+
+_EXACT = 2**24  # numbers of rows are computed in float32 (shaders/lib/in_rows.wgsl)
+_WORD = 4  # bytes
+_MOST_LEVELS = 3  # of rows within rows: each takes a store ten instructions
+
+Kernels = tuple[Kernel, ...]
+# The operand that has the bytes of another one, and where they are in it.
+Place = tuple[Operand, Rows | Walk]
+
+
+@dataclass(slots=True)
+class Places:
+    """The places of results in their owners, and the kernels of operations that find them there.
+
+    `results`: operands that leave the model. `producers`, `readers`: of each operand; who reads it more than
+    once stands there more than once.
+    """
+
+    placements: Sequence[Placement]
+    results: set[Operand]
+    kernels: dict[Operation, Kernels] = field(default_factory=dict)
+    places: dict[Operand, Place] = field(default_factory=dict)
+    producers: dict[Operand, Placement] = field(default_factory=dict)
+    readers: dict[Operand, list[Placement]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for placement in self.placements:
+            self.kernels[placement.operation] = placement.kernels
+            self.producers.update(dict.fromkeys(placement.operation.outputs, placement))
+            for operand in placement.operation.inputs:
+                if operand is not None:
+                    self.readers.setdefault(operand, []).append(placement)
+
+    def placed(self) -> tuple[Placement, ...]:
+        """Return the placements with their new kernels."""
+        return tuple(replace(p, kernels=self.kernels[p.operation]) for p in self.placements)
+
+    def runs(self) -> Iterator[list[Placement]]:
+        """Yield the placements between which the host does nothing."""
+        for on_host, group in itertools.groupby(self.placements, lambda p: p.backend == HOST):
+            if not on_host:
+                yield [*group]
+
+    def put(
+        self,
+        operand: Operand,
+        place: Place,
+        changed: Mapping[Operation, Kernels],
+        copier: Operation,
+        copies: Sequence[Kernel],
+    ) -> None:
+        """Give an operand a place, with new kernels of some operations; `copier` needs `copies` no more."""
+        self.kernels.update(changed)
+        self.kernels[copier] = tuple(k for k in self.kernels[copier] if k not in copies)
+        self.places[operand] = place
+
+    def reading(
+        self, operations: Sequence[Operation], views: Sequence[Operand], owner: Operand, rows: Rows
+    ) -> dict[Operation, Kernels] | None:
+        """Return the kernels of operations that read an operand in rows of an owner; `views` are its shapes.
+
+        None if one of them cannot find it there.
+        """
+        if any(v.type.dtype is not views[0].type.dtype for v in views):
+            return None
+        if any(self.binds_twice(operation, owner, views) for operation in operations):
+            return None
+        kernels = {operation: self._reading(operation, views, rows) for operation in operations}
+        made = {operation: found for operation, found in kernels.items() if found is not None}
+        return made if len(made) == len(kernels) else None
+
+    def source(self, operand: Operand) -> Operand:
+        """Return what an operand is another shape of; itself if no alias gives it."""
+        return source_of(operand, self.producers)
+
+    def views(self, operand: Operand) -> Iterator[Operand]:
+        """Yield an operand, and all that are other shapes of it."""
+        yield operand
+        for placement in self.readers.get(operand, ()):
+            if placement.backend == ALIAS:
+                yield from self.views(placement.operation.outputs[0])
+
+    def binds_twice(self, operation: Operation, owner: Operand, views: Sequence[Operand]) -> bool:
+        """Tell whether a kernel would read an owner and write it, if `views` were in it, too."""
+
+        def inside(operand: Operand) -> bool:
+            source = self.source(operand)
+            return operand in views or self.places.get(source, (source,))[0] is owner
+
+        return any(
+            any(map(inside, read_by(operation, kernel))) and any(map(inside, written_by(operation, kernel)))
+            for kernel in self.kernels[operation]
+        )
+
+    def _reading(self, operation: Operation, views: Sequence[Operand], rows: Rows) -> Kernels | None:
+        """Return kernels that read an operand in rows of another tensor; None if they cannot."""
+        numbers = {k for k, operand in enumerate(operation.inputs) if operand in views}
+        made = []
+        if not numbers.issubset(r.operand for k in self.kernels[operation] for r in k.reads):
+            return None  # it reads the operand in a way of its own
+        for kernel in self.kernels[operation]:
+            for read in kernel.reads:
+                if read.operand in numbers:
+                    found = _read_in_rows(kernel, read, rows, views[0])
+                    if found is None:
+                        return None
+                    kernel = found
+            made.append(kernel)
+        return tuple(made)
+
+
+def owners(places: Mapping[Operand, Place]) -> dict[Operand, Operand]:
+    """Return for each operand that has no bytes of its own the one that has them."""
+    return {operand: owner for operand, (owner, _) in places.items()}
+
+
+def source_of(operand: Operand, producers: Mapping[Operand, Placement]) -> Operand:
+    """Return what an operand is another shape of; itself if no alias gives it."""
+    while operand in producers and producers[operand].backend == ALIAS:
+        source = producers[operand].operation.inputs[0]
+        assert source is not None
+        operand = source
+    return operand
+
+
+def whole(bound: Read | Write) -> bool:
+    """Tell whether a kernel has an operand in one binding from its first byte on."""
+    return bound.window is None and bound.segments is None
+
+
+def in_words(operand: Operand, rows: Rows | Walk) -> bool:
+    """Tell whether accessors can compute where words of an operand are in a larger tensor."""
+    type, unit = operand.type, rows.unit
+    return type.size // unit < _EXACT and (type.dtype.numpy.itemsize >= _WORD or unit == 4)
+
+
+def ends_in_rows(kernel: Kernel, rows: Rows | Walk, size: int) -> bool:
+    """Tell whether what a kernel stores of a result of so many elements ends with it, in rows of a tensor.
+
+    Elements behind it would be those of another result, or none: then WGSL lets the driver take any element.
+    """
+    return rows.unit == 4 or size % 4 == 0 or not kernel.pads
+
+
+def written_in_rows(
+    kernels: Sequence[Kernel], output: int, rows: Rows | Walk, operand: Operand, owner: Operand
+) -> Kernels | None:
+    """Return kernels that write a result into rows of another tensor; None if their stores do not fit it."""
+    type = operand.type
+    if len(rows.levels()) > _MOST_LEVELS or type.dtype is not owner.type.dtype or not in_words(operand, rows):
+        return None  # elements that share a word with those of other operations would need atomic stores
+    made = []
+    for kernel in kernels:
+        writes, params = [*kernel.writes], dict(kernel.params)
+        for k, write in enumerate(writes):
+            if write.output != output:
+                continue
+            if not whole(write) or write.direct or not ends_in_rows(kernel, rows, type.size):
+                return None
+            writes[k] = replace(write, rows=rows)
+            params = _with(params, row_params(write.name, rows))
+        made.append(replace(kernel, writes=tuple(writes), params=params))
+    return tuple(made)
+
+
+def _read_in_rows(kernel: Kernel, read: Read, rows: Rows, operand: Operand) -> Kernel | None:
+    """Return a kernel that reads an operand in rows of another tensor; None if that would take it long.
+
+    Parameters say where rows begin, if the kernel has such. Else the accessors compute the place of each
+    element, if the kernel loads each once: it is elementwise, or `read` says so.
+    """
+    if not whole(read):
+        return None
+    params: Mapping[str, Param]
+    if read.pitch is not None:
+        pitch = pitch_params(read, read.pitch, rows, operand.type.size)
+        if pitch is None:
+            return None
+        params = {**kernel.params, **pitch}
+    elif read.once or (kernel.pointwise is not None and read.name in kernel.pointwise.operands):
+        params = _with(kernel.params, row_params(read.name, rows))
+    else:
+        return None
+    reads = (replace(read, rows=rows) if r.name == read.name else r for r in kernel.reads)
+    return replace(kernel, reads=tuple(reads), params=params)
+
+
+def _with(params: Mapping[str, Param], others: Mapping[str, Param]) -> dict[str, Param]:
+    """Return the parameters of a body together with those of its accessors, which have names of their own."""
+    assert params.keys().isdisjoint(others), f"a body has a parameter of its accessors: {[*others]}"
+    return {**params, **others}
+
+
+def row_params(name: str, rows: Rows | Walk) -> dict[str, Param]:
+    """Return the parameters of accessors that load and store in rows, in elements or in fours."""
+    unit = rows.unit
+    found: dict[str, Param] = {f"{name}_first": rows.first // unit}
+    if unit == 1:
+        found[f"{name}_apart"] = rows.step
+    for level, (length, gap) in enumerate(rows.levels()):
+        found[f"{name}_length{level}"] = length // unit
+        found[f"{name}_gap{level}"] = gap // unit % 2**32  # they may be negative
+        found[f"{name}_inverse{level}"] = unit / length
+    return found
+
+
+def pitch_params(read: Read, pitch: Pitch, rows: Rows, size: int) -> dict[str, int] | None:
+    """Return the parameters of a kernel that finds rows of an operand in those of a larger tensor.
+
+    size: of the operand, in elements. None if the rows of both do not fit together, or if elements that are
+    loaded at once lie apart.
+    """
+    if rows.length == pitch.length:
+        apart = rows.pitch
+    elif rows.length == size:
+        apart = pitch.length
+    else:
+        return None
+    together = max(read.width, pitch.unit)
+    aligned = rows.first % together == apart % together == 0
+    return pitch.params(read.name, apart, rows.first) if aligned else None
