@@ -98,6 +98,7 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
         "the values of a loop stay on the device, for several rounds",
         {"some_rounds", "while_loop"},
     ),
+    "gpunn/compilation/on_gpu.py": ("a GPU runs all rounds", {"some_rounds", "while_loop"}),
     "gpunn/compilation/runtime.py": ("the host runs it round by round", {"while_loop"}),
     "gpunn/passes/arrangement.py": ("writes them", {"reshape", "transpose"}),
     "gpunn/training/gradients.py": ("gives an output its name", {"reshape"}),
@@ -126,6 +127,7 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
         "what may be known of a loop before it starts; terms of its condition",
         {"logical_and", "while_loop"},
     ),
+    "gpunn/passes/rejoin.py": ("gives it a tensor instead of its pieces", {"concat"}),
     "gpunn/passes/rounds.py": (
         "what it writes: a loop of rounds that a condition can end",
         {"logical_and", "reshape", "select", "while_loop"},

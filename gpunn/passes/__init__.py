@@ -17,6 +17,7 @@ from gpunn.passes.layer_norm import fuse_layer_norms
 from gpunn.passes.layout import arrange
 from gpunn.passes.loops import close_bodies, settle_loops
 from gpunn.passes.prune import bypass_identities, prune_unread
+from gpunn.passes.rejoin import rejoin
 from gpunn.passes.requantize import fuse_quantize, sink_dequantize
 from gpunn.passes.rewrite import everywhere
 from gpunn.passes.scale import fold_channels
@@ -30,6 +31,8 @@ NEIGHBOURS: tuple[Pass, ...] = (fuse_pad, fold_channels, fuse_activation)
 _AFTERWARDS: tuple[Pass, ...] = (
     # Before all that changes single operations, so that it finds what a converter has written.
     fuse_layer_norms,
+    # Before the removals: it leaves pieces without readers, and concatenations of one tensor.
+    rejoin,
     # Before the fusions: an operation that changes nothing keeps apart neighbours that fit together.
     bypass_identities,
     # Before the fusions: a reader that is itself unread makes its input look shared.
