@@ -13,7 +13,7 @@ from typing import NamedTuple
 class Rows(NamedTuple):
     """The place of a tensor within a larger one: rows of `length` elements, one every `pitch` elements.
 
-    `first` is the element where the first row begins.
+    `first` is the element where the first row begins. Rows with a pitch of their length are a single one.
     """
 
     length: int
@@ -25,10 +25,18 @@ class Rows(NamedTuple):
 
         None if the rows of both do not fit together.
         """
-        if outer.length in (self.pitch, size):
-            pitch = outer.pitch if outer.length == self.pitch else self.pitch
-            return Rows(self.length, pitch, outer.first + self.first)
-        return None
+        if outer.length == size:
+            return Rows(self.length, self.pitch, outer.first + self.first)
+        row, column = divmod(self.first, outer.length)
+        first = outer.first + row * outer.pitch + column
+        if column + self.length <= outer.length and outer.length == self.pitch:
+            return Rows(self.length, outer.pitch, first)
+        if self.length < self.pitch:
+            return None
+        if column + self.length <= outer.length:  # one row, which is a part of one
+            return Rows(self.length, self.length, first)
+        whole = column == self.length % outer.length == 0
+        return Rows(outer.length, outer.pitch, first) if whole else None
 
     @property
     def unit(self) -> int:

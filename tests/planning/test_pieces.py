@@ -10,8 +10,6 @@ import pytest
 from gpunn.backends.webgpu.device import open_device
 from gpunn.graph.operation import Operand
 from gpunn.model import Model
-from gpunn.ops.kernels.strides import rows_walked
-from gpunn.rows import Rows
 from gpunn.types import DType, Quantization, Shape, TensorType, float32
 from tests.ops.harness import limit_device
 from tests.planning.appending import add
@@ -147,6 +145,20 @@ def in_one_another(model: Model, x: Operand) -> int:
     return 0
 
 
+def an_element_of_a_column(model: Model, x: Operand) -> int:
+    """The second element of a piece of single elements is not beside the first one."""
+    column = add(model, "reshape", sliced(model, x, ALL, ALL, ALL, slice(1, 2)), shape=(-1,))
+    model.output(negated(model, sliced(model, column, slice(5, 6))))
+    return 0
+
+
+def some_rows_of_a_part(model: Model, x: Operand) -> int:
+    part = add(model, "reshape", halves(model, x)[1], shape=(-1, 4))
+    model.output(negated(model, sliced(model, part, slice(3, 9), ALL)))
+    model.output(negated(model, sliced(model, part, slice(5, 6), slice(1, 3))))
+    return 0
+
+
 def of_rows_of_another_tensor(model: Model, x: Operand) -> int:
     """The second axis of a part of the last one has rows of rows."""
     for part in halves(model, halves(model, x)[1], axis=2):
@@ -202,6 +214,8 @@ def read_many_times(model: Model, x: Operand) -> int:
     "build",
     [
         in_one_another,
+        an_element_of_a_column,
+        some_rows_of_a_part,
         of_rows_of_another_tensor,
         through_a_view,
         of_a_joined_tensor,
@@ -281,23 +295,3 @@ def test_what_the_host_reads_is_copied(gpu: str) -> None:
 
 def keys(model: Model) -> Operand:
     return model.constant("keys", np.arange(2, dtype=np.int32))
-
-
-@pytest.mark.parametrize(
-    ("sizes", "walk", "start", "rows"),
-    [
-        ((2, 3), (8, 1), 2, Rows(3, 8, 2)),
-        ((2, 3, 4), (24, 8, 1), 4, Rows(4, 8, 4)),
-        ((3, 4), (4, 1), 8, Rows(12, 12, 8)),
-        ((5,), (2,), 1, Rows(1, 2, 1)),
-        ((1, 1), (8, 1), 3, Rows(1, 1, 3)),
-        ((), (), 0, Rows(1, 1, 0)),
-        ((2, 3, 4), (32, 8, 1), 0, None),
-        ((2, 3), (8, 2), 0, None),
-        ((4,), (-1,), 3, None),
-        ((4, 2), (0, 1), 0, None),
-        ((0, 2), (2, 1), 0, None),
-    ],
-)
-def test_rows_of_walks(sizes: Shape, walk: Shape, start: int, rows: Rows | None) -> None:
-    assert rows_walked(sizes, walk, start) == rows
