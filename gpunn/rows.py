@@ -50,7 +50,7 @@ class Rows(NamedTuple):
 
     def levels(self) -> tuple[tuple[int, int], ...]:
         """Return the elements of a row and between two rows, as Walk.levels() does."""
-        return ((self.length, self.pitch - self.length),)
+        return () if self.pitch == self.length else ((self.length, self.pitch - self.length),)
 
 
 @dataclass(frozen=True, slots=True)

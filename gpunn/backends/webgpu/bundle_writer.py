@@ -99,7 +99,7 @@ class BundleWriter:
             self._copy(tensor, back=True)
         parts = rolled(self._calls.statements)
         generated = self._shader(parts)
-        fours = any(f"{FOURS}_data" in text for text in self._calls.texts)
+        fours = any(f"load4_{FOURS}(" in text for text in self._calls.texts)
         key = self._key(generated, fours)
         table = self.memory.table()
         ranges = tuple(_ranges(parts, most))
@@ -150,7 +150,7 @@ class BundleWriter:
         """Return the key of the pipeline."""
         word = DType.INT32
         bindings = [Binding(TABLE, word, 1, stored=False, shared=False)]
-        bindings += [Binding(FOURS, word, 4, stored=False, shared=False)] * fours
+        bindings += [Binding(FOURS, word, 4, stored=False, shared=False, wide=self.device.wide_words)] * fours
         names = (MEMORY, *(f"arena{k}" for k in self._arenas.values()))
         bindings += [Binding(name, word, 4, stored=True, shared=True) for name in names]
         return ShaderKey(

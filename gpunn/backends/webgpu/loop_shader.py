@@ -157,7 +157,8 @@ def _accessors(binding: Binding, result: str, variant: Variant, names: frozenset
     four = f"{vector}({', '.join(f'{get}_{name}(4u * i + {k}u)' for k in range(4))})"
     known = name in variant.constants
     if dtype is not None and scalar != "I64" and (variant.fours or not known):
-        words_of_four = f"{FOURS if known else MEMORY}_data[({name}_at >> 2u) + i]"
+        place = f"({name}_at >> 2u) + i"
+        words_of_four = f"load4_{FOURS}({place})" if known else f"{MEMORY}_data[{place}]"
         four = words_of_four if scalar == "i32" else f"bitcast<{vector}>({words_of_four})"
     same = f"{vector}({', '.join([f'load_{name}(i)'] * 4)})"
     one, load = f"load_{name}(i)", _load(binding, scalar, variant)

@@ -142,6 +142,7 @@ class Writer:
             params={"rounds": rounds, "first": int(first), "last": int(last)},
             workgroup_bytes=self.shared_bytes,
             loop_iterations=rounds * self.iterations + self.iterations_once,
+            wide_words=self.device.wide_words,
             generated=self._finished,
             reason=f"one workgroup runs {rounds} rounds",
         )
@@ -167,7 +168,7 @@ class Writer:
         ]
         table = self._memory.table()
         self._reads = (*reads, Read("table", None, value=table))
-        if any(f"{FOURS}_data" in text for text in self._calls.texts):
+        if any(f"load4_{FOURS}(" in text for text in self._calls.texts):
             self._reads = (*self._reads, Read(FOURS, None, 4, value=table))
         parts = (
             ("begin_loop(local: vec3<u32>)", starts),

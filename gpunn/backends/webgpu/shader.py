@@ -209,7 +209,8 @@ def parts(key: ShaderKey) -> tuple[Part, ...]:
     """Compose the source of a key: the body, the libraries that it needs, the generated declarations."""
     files = {file_of(name): read_body(name) for name in _files(key)}
     expressions = (function.expression for _, function in key.functions)
-    names = frozenset[str]().union(*map(identifiers, (*files.values(), *expressions)))
+    texts = (*files.values(), *expressions, key.generated)
+    names = frozenset[str]().union(*map(identifiers, texts))
     made = [line for b in key.bindings if b.appended for line in chain(b, key.lanes, names)]
     made += (line for b in key.bindings for line in rows(b, computed_type(key), names))
     declarations = _declarations(key, names.union(*map(identifiers, made)))

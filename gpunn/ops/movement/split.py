@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpunn.kernel import Kernel, Read, size_of
+from gpunn.kernel import Kernel, Read, Unsupported, size_of
 from gpunn.ops.algebra import Algebra
 from gpunn.ops.axes import ALONG_AXIS, Axes, Space, each_axis, without
 from gpunn.ops.call import Call
 from gpunn.ops.check import expect_int, expect_ints
+from gpunn.ops.expansion import Expansion, Tensor
 from gpunn.ops.kernels.copies import strided_copy
 from gpunn.ops.kernels.strides import dense, rows_along, rows_walked
 from gpunn.ops.movement import gradients
@@ -100,6 +101,13 @@ def split(x: Array, *, sizes: Sequence[int], axis: int) -> tuple[Array, ...]:
     return tuple(x[(*before, slice(end - size, end))] for size, end in zip(sizes, ends, strict=True))
 
 
+def _as_reshape(call: Call, to: Expansion, x: Tensor, *others: Tensor) -> Tensor:
+    """Write a stack of one tensor, or the only slice of one, as what copies nothing."""
+    if others or len(call.outputs) > 1:
+        raise Unsupported("several tensors")
+    return to.add("reshape", x, shape=call.y.shape)
+
+
 def _infer_unstack(call: Call) -> tuple[TensorType, ...]:
     shape = call.x.shape
     axis = _axis(call, len(shape))
@@ -135,6 +143,7 @@ def _unstacked(call: Call) -> Space:
     raw=True,
     strings=True,
     sources=lambda call: _unstack_pieces(call).sources(call),
+    rewrite=_as_reshape,
     algebra=Algebra(axes=Axes(space=_unstacked, axis=("axis",))),
     prepare=_prepare_unstack,
     gradient=gradients.joined("stack"),
@@ -183,6 +192,7 @@ def _stacked(call: Call) -> Space:
     raw=True,
     strings=True,
     places=_stack_places,
+    rewrite=_as_reshape,
     algebra=Algebra(axes=Axes(space=_stacked, axis=("axis",))),
     gradient=gradients.STACK,
 )
