@@ -45,6 +45,11 @@ def test_equal_columns_are_one() -> None:
     assert table.shape == (2, 1)
 
 
+def test_what_is_added_stands_behind_single_integers() -> None:
+    text, numbers = parameters([3, 0.5, (1, 2)], " + z")
+    assert Statement(text, numbers).written() == "3u + z, bitcast<f32>(1056964608u), vec2<u32>(1u, 2u)"
+
+
 def test_parameters() -> None:
     text, numbers = parameters([3, 0.5, (1, 2), (-1, 0, 2, 3), 2**32 - 1])
     written = Statement(text, numbers).written()

@@ -131,7 +131,7 @@ class BundleWriter:
 
     def _shader(self, parts: Sequence[Rounds]) -> str:
         """Write the functions of the bundle and its kernels."""
-        lines: list[str] = []
+        lines = [self._calls.zero]
         begin = 0
         for part in parts:
             statements, rows = part.written(f"{TABLE}_data[row + {{}}u]")

@@ -24,6 +24,8 @@ from gpunn.device import SUBGROUP_BARRIERS, SUBGROUPS, DeviceProperties
 from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Kernel, Read, Scratch, Unsupported, ceil_div
 
+_ZERO = "no_more"  # see Calls.zero
+
 
 def resized(operation: Operation, kernel: Kernel, width: int) -> Kernel:
     """Return a kernel of an operation for workgroups of that many invocations.
@@ -96,6 +98,15 @@ class Calls:
     _written: set[int] = field(default_factory=set)
 
     @property
+    def zero(self) -> str:
+        """Return the declaration of a zero that no compiler knows, for the functions that call kernels.
+
+        Kernels with loops have parameters to which it is added: Mesa writes out short loops of known length,
+        and compiles for a multiple of the time then.
+        """
+        return f"let {_ZERO} = u32(entry({self.memory.constant(np.zeros(1, np.int32))}u));"
+
+    @property
     def texts(self) -> Sequence[str]:
         """Return the functions of the kernels that are called."""
         return self._texts
@@ -139,7 +150,8 @@ class Calls:
         lines = [f"{prefix}{name}_at = {HOLE};" for name in (*places, *written)]
         numbers = [*unsigned(*places.values(), *written.values())]
         if kernel.params:
-            listed, found = parameters(value for _, value in ordered_params(kernel))
+            added = f" + {_ZERO}" if kernel.loop_iterations else ""
+            listed, found = parameters((value for _, value in ordered_params(kernel)), added)
             lines.append(f"{prefix}p = {prefix}P({listed});")
             numbers += found
         text, found = self._groups(kernel, prefix)
@@ -175,10 +187,7 @@ class Calls:
         self.statements.append(Statement(text, numbers, iterations, barrier))
 
     def _groups(self, kernel: Kernel, prefix: str) -> tuple[str, tuple[Number, ...]]:
-        """Write the call of a kernel for each of its workgroups.
-
-        Their numbers come from the table: Mesa unrolls loops of known length, and then compiles for long.
-        """
+        """Write the call of a kernel for each of its workgroups, counted by the table: see zero."""
         groups = kernel.groups
         at = ", ".join(axis if count > 1 else "0u" for axis, count in zip("xyz", groups, strict=True))
         local = f"vec3<u32>({HOLE}, {HOLE}, {HOLE}), local"

@@ -166,14 +166,15 @@ class Writer:
             _each(f"y{k + flags}_data[i] = {_packed(o, self._memory.place(o))};", _stores(o))
             for k, o in enumerate(self.body.inputs)
         ]
+        zero = self._calls.zero
         table = self._memory.table()
         self._reads = (*reads, Read("table", None, value=table))
         if any(f"load4_{FOURS}(" in text for text in self._calls.texts):
             self._reads = (*self._reads, Read(FOURS, None, 4, value=table))
         parts = (
             ("begin_loop(local: vec3<u32>)", starts),
-            ("goes_on(local: vec3<u32>) -> bool", self._decision),
-            ("run_round(local: vec3<u32>)", (*written(self._calls.statements), BARRIER)),
+            ("goes_on(local: vec3<u32>) -> bool", (zero, *self._decision)),
+            ("run_round(local: vec3<u32>)", (zero, *written(self._calls.statements), BARRIER)),
             ("end_loop(local: vec3<u32>, more: bool)", ends),
         )
         listed = (f"fn {head} {{\n  {_lines(steps)}\n}}" for head, steps in parts)

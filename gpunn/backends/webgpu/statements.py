@@ -67,14 +67,16 @@ def unsigned(*values: int) -> tuple[Number, ...]:
     return tuple(Number.of(value, "u") for value in values)
 
 
-def parameters(values: Iterable[Param]) -> tuple[str, tuple[Number, ...]]:
-    """Return the text of a list of parameters, and the numbers in it."""
+def parameters(values: Iterable[Param], added: str = "") -> tuple[str, tuple[Number, ...]]:
+    """Return the text of a list of parameters, and its numbers; `added` is put behind single integers."""
     texts, numbers = [], []
     for value in values:
         assert not isinstance(value, complex)
         parts = value if isinstance(value, tuple) else (value,)
         kind = "i" if len(parts) == 4 else "f" if isinstance(value, float) else "u"
         listed = ", ".join([HOLE] * len(parts))
+        if kind == "u" and len(parts) == 1:
+            listed += added
         texts.append({1: "{}", 2: "vec2<u32>({})", 4: "vec4<i32>({})"}[len(parts)].format(listed))
         numbers += [Number.of(part, kind) for part in parts]
     return ", ".join(texts), tuple(numbers)
