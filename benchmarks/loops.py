@@ -3,24 +3,28 @@
 A line is a layer, a WHILE over its steps or "unrolled", the operators of all steps one after the other; with
 "last" it gives only its last state. Its times are the medians of single runs, in ms;
 the backends and LiteRT (one thread, default delegates) take turns, run by run. time / litert: the median of
-the ratios within the turns. compile ms: of the first compilation on the GPU, of an empty pipeline cache in
-this process.
+the ratios within the turns. compile ms: of the first compilation on the GPU, with an empty cache of shaders.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from unittest.mock import patch
 
 import numpy as np
 
 import gpunn
 from benchmarks.command import command
 from gpunn.bench.conditions import Conditions, load, load_text
+from gpunn.bench.group import shader_caches
 from gpunn.bench.result import quotient
 from gpunn.cli.grid import Grid, number, report
 from gpunn.types import Array
@@ -104,14 +108,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     described = Conditions.now().described()
     kinds = itertools.product(CELLS, options.steps, options.units, (False, True), (True, False))
-    lines = tuple(
-        measure(
-            Layer(cell, steps, options.features, units, every, unrolled=unrolled),
-            options.runs,
-            options.device,
+    with TemporaryDirectory() as folder, patch.dict(os.environ, shader_caches(Path(folder))):
+        lines = tuple(
+            measure(
+                Layer(cell, steps, options.features, units, every, unrolled=unrolled),
+                options.runs,
+                options.device,
+            )
+            for cell, steps, units, unrolled, every in kinds
         )
-        for cell, steps, units, unrolled, every in kinds
-    )
     named = options.device is None
     adapter = next((d.name for d in gpunn.devices() if named or options.device in d.name), "")
     facts = {**described, "adapter": adapter, "load after": load_text(load())}
