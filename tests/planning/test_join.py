@@ -101,6 +101,17 @@ def in_rows_of_another(model: Model, x: Operand, y: Operand) -> int:
     return 2  # the outer one has other rows than the inner one
 
 
+def beside_nothing(model: Model, x: Operand, y: Operand) -> int:
+    """All rows of the inner tensor are those of one part; the outer one has rows of another length."""
+    (nothing, all_of_it) = model.add("split", [clamped(model, x)], {"axis": 1, "sizes": (0, 6)})
+    (tall,) = model.add("reshape", [all_of_it], {"shape": (4, 3)})
+    (none,) = model.add("reshape", [nothing], {"shape": (4, 0)})
+    inner = concat(model, clamped(model, tall), none)
+    (wide,) = model.add("reshape", [inner], {"shape": (2, 6)})
+    model.output(concat(model, wide, clamped(model, y)))
+    return 0
+
+
 def through_a_view(model: Model, x: Operand, y: Operand) -> int:
     (flat,) = model.add("reshape", [clamped(model, x)], {"shape": (1, -1)})
     model.output(concat(model, flat, flat_of(model, y)))
@@ -145,6 +156,7 @@ def parts_of_a_split(model: Model, x: Operand, y: Operand) -> int:
     [
         in_one_another,
         in_rows_of_another,
+        beside_nothing,
         through_a_view,
         an_input,
         joined_twice,

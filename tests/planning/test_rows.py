@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from gpunn.ops.kernels.strides import dense, rows_walked
+from gpunn.ops.kernels.strides import dense, rows_along, rows_walked
 from gpunn.rows import Rows
 from gpunn.types import Shape
 
@@ -61,3 +61,11 @@ def test_pieces_of_pieces_are_where_each_element_is() -> None:
 
 def index(axis: int, start: int, end: int) -> tuple[slice, ...]:
     return (slice(None),) * axis + (slice(start, end),)
+
+
+def test_all_of_an_axis_is_one_row() -> None:
+    """Rows as long as their distance count as one, also within rows of another length."""
+    assert rows_along((4, 3), 1, 0, 3) == Rows(12, 12, 0)
+    assert rows_along((4, 3), 1, 1, 2) == Rows(2, 3, 1)
+    assert rows_along((4, 3), 1, 0, 0) is None
+    assert Rows(12, 12, 0).within(Rows(6, 11, 5), 12) == Rows(6, 11, 5)

@@ -24,7 +24,11 @@ def dense(shape: Shape) -> Shape:
 def rows_along(shape: Shape, axis: int, start: int, count: int) -> Rows | None:
     """Return the place of `count` indices of an axis, from `start` on, in a dense tensor; None if empty."""
     step = dense(shape)[axis]
-    return Rows(count * step, shape[axis] * step, start * step) if count and size_of(shape) else None
+    if not count or not size_of(shape):
+        return None
+    if count == shape[axis]:  # all of it, which is one row
+        return Rows(size_of(shape), size_of(shape), 0)
+    return Rows(count * step, shape[axis] * step, start * step)
 
 
 def rows_walked(sizes: Shape, walk: Shape, start: int) -> Rows | None:
