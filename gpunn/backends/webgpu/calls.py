@@ -24,7 +24,7 @@ from gpunn.device import SUBGROUP_BARRIERS, SUBGROUPS, DeviceProperties
 from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Kernel, Read, Scratch, Unsupported, ceil_div
 
-_ZERO = "no_more"  # see Calls.zero
+_ZERO = "unknown_zero"  # see Calls.zero
 
 
 def resized(operation: Operation, kernel: Kernel, width: int) -> Kernel:
