@@ -29,7 +29,7 @@ def join(
         for placement in reversed(run):
             if placement.backend == DEVICE and placement.operation.definition.places is not None:
                 joins.join(placement.operation, near)
-    return state.placed(), state.places
+    return state.placed("its operands are stored where it would copy them"), state.places
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,8 @@ def find_pieces(
         for placement in run:
             if placement.backend == DEVICE and placement.operation.definition.sources is not None:
                 _leave(state, placement.operation, near)
-    return state.placed(), {**joined, **owners(state.places)}
+    placed = state.placed("its results are read where it would copy them from")
+    return placed, {**joined, **owners(state.places)}
 
 
 def _leave(state: Places, operation: Operation, near: set[Operation]) -> None:

@@ -43,9 +43,13 @@ class Places:
                 if operand is not None:
                     self.readers.setdefault(operand, []).append(placement)
 
-    def placed(self) -> tuple[Placement, ...]:
-        """Return the placements with their new kernels."""
-        return tuple(replace(p, kernels=self.kernels[p.operation]) for p in self.placements)
+    def placed(self, why: str) -> tuple[Placement, ...]:
+        """Return the placements with their new kernels; `why`: the reason of those that have none left."""
+        return tuple(self._placed(p, self.kernels[p.operation], why) for p in self.placements)
+
+    def _placed(self, placement: Placement, kernels: Kernels, why: str) -> Placement:
+        left = kernels or not placement.kernels
+        return replace(placement, kernels=kernels, reason=placement.reason if left else why)
 
     def runs(self) -> Iterator[list[Placement]]:
         """Yield the placements between which the host does nothing."""

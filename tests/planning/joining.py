@@ -47,6 +47,7 @@ def copied(model: Model, inputs: Sequence[Array] | None = None, ops: Sequence[st
                 np.testing.assert_array_equal(found, expected[name], strict=True)
             copies = [p for p in gpu.placement if p.operation.op in ops]
             assert copies
+            assert all(p.kernels or p.reason for p in copies)
     for plan in plans:
         for read, written in _bound(plan):
             assert read.isdisjoint(written), "WebGPU lets a dispatch bind what it writes only once"

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpunn.backends.webgpu.accessors import Binding
-from gpunn.backends.webgpu.calls import Calls, synchronisation
+from gpunn.backends.webgpu.calls import ZERO, Calls, synchronisation
 from gpunn.backends.webgpu.loop_memory import LoopMemory, count_words
 from gpunn.backends.webgpu.loop_shader import FOURS, MEMORY, TABLE
 from gpunn.backends.webgpu.loop_words import packing, unpacking
@@ -136,7 +136,7 @@ class BundleWriter:
         for part in parts:
             statements, rows = part.written(f"{TABLE}_data[row + {{}}u]")
             end = begin + part.count
-            lines.append(f"for (var k = max(p.begin, {begin}u); k < min(p.end, {end}u); k++) {{")
+            lines.append(f"for (var k = max(p.begin, {begin}u); k < min(p.end, {end}u + {ZERO}); k++) {{")
             if rows.size:
                 place = self.memory.constant(rows)
                 lines.append(f"let row = {place}u + (k - {begin}u) * {rows.shape[1]}u;")

@@ -24,7 +24,7 @@ from gpunn.device import SUBGROUP_BARRIERS, SUBGROUPS, DeviceProperties
 from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Kernel, Read, Scratch, Unsupported, ceil_div
 
-_ZERO = "unknown_zero"  # see Calls.zero
+ZERO = "unknown_zero"  # see Calls.zero
 
 
 def resized(operation: Operation, kernel: Kernel, width: int) -> Kernel:
@@ -101,10 +101,10 @@ class Calls:
     def zero(self) -> str:
         """Return the declaration of a zero that no compiler knows, for the functions that call kernels.
 
-        Kernels with loops have parameters to which it is added: Mesa writes out short loops of known length,
-        and compiles for a multiple of the time then.
+        Kernels with loops have parameters to which it is added, and bundles so many rounds: Mesa writes out
+        short loops of known length, and compiles for a multiple of the time then.
         """
-        return f"let {_ZERO} = u32(entry({self.memory.constant(np.zeros(1, np.int32))}u));"
+        return f"let {ZERO} = u32(entry({self.memory.constant(np.zeros(1, np.int32))}u));"
 
     @property
     def texts(self) -> Sequence[str]:
@@ -150,7 +150,7 @@ class Calls:
         lines = [f"{prefix}{name}_at = {HOLE};" for name in (*places, *written)]
         numbers = [*unsigned(*places.values(), *written.values())]
         if kernel.params:
-            added = f" + {_ZERO}" if kernel.loop_iterations else ""
+            added = f" + {ZERO}" if kernel.loop_iterations else ""
             listed, found = parameters((value for _, value in ordered_params(kernel)), added)
             lines.append(f"{prefix}p = {prefix}P({listed});")
             numbers += found

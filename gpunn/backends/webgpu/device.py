@@ -20,7 +20,7 @@ from gpunn.backends.base import DeviceMemory
 from gpunn.backends.fork import exit_without_handlers, free, in_child
 from gpunn.backends.interrupt import driver_lock, holding
 from gpunn.backends.webgpu.memory import Allocator, ConstantStore, Reclaimer
-from gpunn.backends.webgpu.native import abandon_objects, subgroup_sizes
+from gpunn.backends.webgpu.native import abandon_objects, finite_shader, subgroup_sizes
 from gpunn.backends.webgpu.shader import ShaderKey, compile_error, generate
 from gpunn.backends.worker import to_the_end
 from gpunn.device import FEATURES, DeviceProperties
@@ -262,7 +262,7 @@ class Device:
         layout = self._layout(tuple(kinds))
         source = generate(key)
         try:
-            module = self.wgpu.create_shader_module(label=key.body, code=source)
+            module = finite_shader(self.wgpu, key.body, source)
             pipeline = self.wgpu.create_compute_pipeline(
                 layout=self.wgpu.create_pipeline_layout(bind_group_layouts=[layout]),
                 compute={"module": module, "entry_point": "main"},

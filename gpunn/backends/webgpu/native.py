@@ -17,7 +17,7 @@ from typing import Any
 
 import wgpu
 from wgpu.backends.wgpu_native import ffi, lib
-from wgpu.backends.wgpu_native._api import libf  # as lib, but errors are raised
+from wgpu.backends.wgpu_native._api import GPUShaderModule, libf  # libf is lib, but errors are raised
 
 from gpunn.backends.interrupt import Stop, current, holding
 from gpunn.backends.latch import Latch
@@ -29,6 +29,8 @@ parse_together(ffi)  # before the first name that is not in it
 _COMMANDS = ffi.typeof("WGPUCommandBuffer[]")
 _SUBMISSION = ffi.typeof("WGPUSubmissionIndex *")
 _MAPPING = ffi.typeof("WGPUBufferMapCallbackInfo *")
+_WGSL = ffi.typeof("WGPUShaderSourceWGSL *")
+_MODULE = ffi.typeof("WGPUShaderModuleDescriptor *")
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +232,24 @@ def subgroup_sizes(adapter: Any) -> tuple[int, int] | None:
     sizes = int(info.subgroupMinSize), int(info.subgroupMaxSize)
     lib.wgpuAdapterInfoFreeMembers(info[0])
     return sizes if all(sizes) else None
+
+
+def finite_shader(device: Any, label: str, source: str) -> Any:
+    """Make a shader module of WGSL whose loops all end. Raises wgpu's errors.
+
+    wgpu adds a counter of 64 bits to each loop of a module that wgpu-py makes, for drivers may take a loop
+    without an end for none at all. That keeps compilers from writing loops out and takes instructions in each
+    round. What else wgpu checks, as indices, it also checks here.
+    """
+    texts = [text.encode() for text in (label, source)]
+    held = [ffi.new("char []", text) for text in texts]
+    names = [{"data": data, "length": len(text)} for data, text in zip(held, texts, strict=True)]
+    wgsl = ffi.new(_WGSL, {"chain": {"sType": lib.WGPUSType_ShaderSourceWGSL}, "code": names[1]})
+    chain = ffi.cast("WGPUChainedStruct *", wgsl)
+    descriptor = ffi.new(_MODULE, {"nextInChain": chain, "label": names[0]})
+    checks = lib.WGPUShaderRuntimeChecks_BoundsChecks  # without ForceLoopBounding
+    found = libf.wgpuDeviceCreateShaderModuleTrusted(device._internal, descriptor, checks)
+    return GPUShaderModule(label, found, device)
 
 
 def abandon_objects() -> None:
