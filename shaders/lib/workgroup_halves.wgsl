@@ -8,7 +8,7 @@
 // ones, infinities or NaN is computed in f32 by the whole workgroup. Weights that large also keep products of small
 // elements out of the subnormal numbers, which devices may take for 0.
 // Expects FAR, the greatest element of a row or weight whose products are computed in f16, as the bits of an f32; of
-// gpunn/ops/kernels/workgroup_tile.py, add_eight(sums, rows, weights), the products of two vec4s of each row.
+// gpunn/ops/kernels/workgroup_tile.py, add_eight(sums, at, four), the products of two vec4s of each row.
 
 alias Held = vec4<f16>;
 
@@ -25,12 +25,12 @@ fn hold(v: vec4<T>, step: u32) -> Held {
   return Held(v);
 }
 
-fn multiply_add(sums: ptr<function, Sums>, i: u32, rows: u32, weights: u32, step: u32) {
+fn multiply_add(sums: ptr<function, Sums>, i: u32, at: At, step: u32) {
   if (atomicLoad(&far[step % 3u]) == 0u) {
-    add_eight(sums, rows, weights);
-    add_eight(sums, rows + 2u, weights + 8u * TILE_COLUMNS);
+    add_eight(sums, at, 0u);
+    add_eight(sums, at, 2u);
   } else {
-    add_step(sums, rows, weights);
+    add_step(sums, at);
   }
   // All have seen what the step before had. Others may look at this step still, or bring the next one already.
   if (i == 0u) { atomicStore(&far[(step + 2u) % 3u], 0u); }
@@ -39,14 +39,14 @@ fn multiply_add(sums: ptr<function, Sums>, i: u32, rows: u32, weights: u32, step
 // Weights of a vec4 column for eight elements of the depth.
 struct Pair { left: mat4x4<f16>, right: mat4x4<f16> }
 
-fn pair_at(place: u32) -> Pair { return Pair(halves_at(place), halves_at(place + 4u * TILE_COLUMNS)); }
+fn pair_at(at: At, k: u32, column: u32) -> Pair { return Pair(halves_at(at, k, column), halves_at(at, k + 4u, column)); }
 
-fn halves_at(place: u32) -> mat4x4<f16> {
+fn halves_at(at: At, k: u32, column: u32) -> mat4x4<f16> {
   return mat4x4<f16>(
-    held_weights[place],
-    held_weights[place + TILE_COLUMNS],
-    held_weights[place + 2u * TILE_COLUMNS],
-    held_weights[place + 3u * TILE_COLUMNS],
+    held_weights[at.part][k][column][at.column],
+    held_weights[at.part][k + 1u][column][at.column],
+    held_weights[at.part][k + 2u][column][at.column],
+    held_weights[at.part][k + 3u][column][at.column],
   );
 }
 

@@ -2,12 +2,12 @@
 
 alias Weights = mat4x4<T>;
 
-fn weights_at(place: u32) -> Weights {
+fn weights_at(at: At, k: u32, column: u32) -> Weights {
   return Weights(
-    vec4<T>(held_weights[place]),
-    vec4<T>(held_weights[place + TILE_COLUMNS]),
-    vec4<T>(held_weights[place + 2u * TILE_COLUMNS]),
-    vec4<T>(held_weights[place + 3u * TILE_COLUMNS]),
+    vec4<T>(held_weights[at.part][k][column][at.column]),
+    vec4<T>(held_weights[at.part][k + 1u][column][at.column]),
+    vec4<T>(held_weights[at.part][k + 2u][column][at.column]),
+    vec4<T>(held_weights[at.part][k + 3u][column][at.column]),
   );
 }
 

@@ -13,9 +13,7 @@ fn hold_row(v: vec4<T>, load: u32, loader: ptr<function, Loader>, step: u32) -> 
 
 fn hold_weights(v: vec4<T>, loader: ptr<function, Loader>, step: u32) -> Held { return v; }
 
-fn multiply_add(sums: ptr<function, Sums>, i: u32, rows: u32, weights: u32, step: u32) {
-  add_step(sums, rows, weights);
-}
+fn multiply_add(sums: ptr<function, Sums>, i: u32, at: At, step: u32) { add_step(sums, at); }
 
 fn finish_loads(i: u32, loader: ptr<function, Loader>) {}
 

@@ -17,16 +17,16 @@
 //   of lib/workgroup_reals.wgsl, lib/workgroup_packed_halves.wgsl, lib/workgroup_scaled_halves.wgsl or
 //   lib/workgroup_words.wgsl: Held, what workgroup memory holds of four elements; Loader, what an invocation knows of
 //   what it brings, and loader_of(i, row, column), that of invocation i; hold_row(v, load, loader, step) and
-//   hold_weights(v, loader, step), which make Helds; Weights, weights_at(place), those of a vec4 column for four
-//   elements of the depth, and product(weights, held); multiply_add(sums, i, rows, weights, step), which adds the
-//   products of a step that begin at these places; finish_loads(i, loader), called by all behind the last step;
+//   hold_weights(v, loader, step), which make Helds; Weights, weights_at(at, k, column), those of a vec4 column for
+//   four elements of the depth, and product(weights, held); multiply_add(sums, i, at, step), which adds the products of
+//   a step; finish_loads(i, loader), called by all behind the last step;
 //   total(cell, n, sum), the result of a cell, whose channels are n;
 //   put_channels() of lib/rows.wgsl or lib/rows_of_fours.wgsl. WX is 256;
 //   of gpunn/ops/kernels/workgroup_tile.py, what is written out for each load and each sum, so that all indices are
 //   constants and compilers keep them in registers: Rows, rows_of(matrix, first, i); Fours, bring_step(rows, column, k,
-//   i), hold_step(brought, loader, step, i); add_four(sums, rows, weights), the products of a vec4 of each row;
-//   hand_sums(sums, to, stride), take_sums(sums, at, stride); put_sums(sums, first, place, begin, end), which calls
-//   put_cell() for all sums.
+//   i), hold_step(brought, loader, step, i); add_four(sums, at, four), the products of a vec4 of each row;
+//   hand_sums(sums, to), take_sums(sums, at); put_sums(sums, first, place, begin, end), which calls put_cell() for all
+//   sums.
 
 const FOURS = 4u * SLICES; // along the depth of a step
 const TILE_COLUMNS = SIDE / 4u;
@@ -46,8 +46,16 @@ struct Cell { row: u32, column: u32 }
 // What an invocation brings of a step.
 struct Brought { rows: Fours, weights: Fours }
 
-var<workgroup> held_rows: array<Held, 2u * HELD>; // for each slice, of each row, four
-var<workgroup> held_weights: array<Held, 2u * HELD>; // of each element of the depth, all vec4 columns
+// What an invocation multiplies in a step: which part of the workgroup's memory, and where it is in rows and columns.
+struct At { part: u32, row: u32, column: u32 }
+
+// The workgroup's memory has two parts for each slice. An index of a loop that is known, and one of an invocation, are
+// dimensions of their own: so a compiler knows how far apart loads are, and one address serves for all of them.
+alias HeldRow = array<Held, 4>;
+alias HeldRows = array<array<HeldRow, ROWS_APART>, ROWS>; // of each row, four
+alias HeldWeights = array<array<array<Held, COLUMNS_APART>, COLUMNS>, 16>; // of each element of the depth, all columns
+var<workgroup> held_rows: array<HeldRows, 2u * SLICES>;
+var<workgroup> held_weights: array<HeldWeights, 2u * SLICES>;
 
 @compute @workgroup_size(WX, WY, WZ)
 fn main(at: Invocation) {
@@ -73,28 +81,31 @@ fn main(at: Invocation) {
     hold_step(brought, &loader, step, i);
     workgroupBarrier();
     if (k + FOURS < last) { brought = bring_step(rows, column, k + FOURS, i); }
-    let weights = weights_in(step) + slice * 16u * TILE_COLUMNS + place.column;
-    multiply_add(&sums, i, rows_in(step) + place_of_four(place.row, 4u * slice), weights, step);
+    multiply_add(&sums, i, At(part_of(step, slice), place.row, place.column), step);
   }
   join_slices(&sums, i, slice);
   finish_loads(i, &loader);
   if (slice == 0u) { put_sums(&sums, first, place, result * p.M, (result + 1u) * p.M); }
 }
 
-// Where a step has its rows and its weights in the workgroup's memory.
-fn rows_in(step: u32) -> u32 { return step % 2u * HELD; }
+// Where a step has what a slice multiplies.
+fn part_of(step: u32, slice: u32) -> u32 { return step % 2u * SLICES + slice; }
 
-fn weights_in(step: u32) -> u32 { return step % 2u * HELD; }
+// Keeps vec4 `four` of a row, or the weights of a column for element k of the depth.
+fn keep_row(step: u32, row: u32, four: u32, held: Held) {
+  held_rows[part_of(step, four / 4u)][row / ROWS_APART][row % ROWS_APART][four % 4u] = held;
+}
 
-// The place among rows for vec4 k of a row.
-fn place_of_four(row: u32, k: u32) -> u32 { return (k / 4u * SIDE + row) * 4u + k % 4u; }
+fn keep_weights(step: u32, k: u32, column: u32, held: Held) {
+  held_weights[part_of(step, k / 16u)][k % 16u][column / COLUMNS_APART][column % COLUMNS_APART] = held;
+}
 
 // Adds the products of a step.
-fn add_step(sums: ptr<function, Sums>, rows: u32, weights: u32) {
-  add_four(sums, rows, weights);
-  add_four(sums, rows + 1u, weights + 4u * TILE_COLUMNS);
-  add_four(sums, rows + 2u, weights + 8u * TILE_COLUMNS);
-  add_four(sums, rows + 3u, weights + 12u * TILE_COLUMNS);
+fn add_step(sums: ptr<function, Sums>, at: At) {
+  add_four(sums, at, 0u);
+  add_four(sums, at, 1u);
+  add_four(sums, at, 2u);
+  add_four(sums, at, 3u);
 }
 
 // Adds up the sums of all slices in the first one, by halves. All of a workgroup must call it.
@@ -102,16 +113,21 @@ fn join_slices(sums: ptr<function, Sums>, i: u32, slice: u32) {
   if (SLICES == 1u) { return; }
   for (var half = SLICES / 2u; half > 0u; half /= 2u) {
     workgroupBarrier();
-    if (slice >= half && slice < 2u * half) { hand_sums(sums, i - half * OF_SLICE, half * OF_SLICE); }
+    if (slice >= half && slice < 2u * half) { hand_sums(sums, i - half * OF_SLICE); }
     workgroupBarrier();
-    if (slice < half) { take_sums(sums, i, half * OF_SLICE); }
+    if (slice < half) { take_sums(sums, i); }
   }
 }
 
-// By these a slice hands its sums to another one. Tiles in f16 have one slice.
-fn hand_sum(place: u32, sum: vec4<T>) { held_rows[place] = Held(sum); }
+// By these a slice hands sum k of each invocation to another one. There are up to ROWS sums then, and Held is vec4<T>:
+// tiles in f16 have one slice.
+fn hand_sum(to: u32, k: u32, sum: vec4<T>) {
+  held_rows[to / (4u * ROWS_APART)][k][to / 4u % ROWS_APART][to % 4u] = Held(sum);
+}
 
-fn handed_sum(place: u32) -> vec4<T> { return vec4<T>(held_rows[place]); }
+fn handed_sum(at: u32, k: u32) -> vec4<T> {
+  return vec4<T>(held_rows[at / (4u * ROWS_APART)][k][at / 4u % ROWS_APART][at % 4u]);
+}
 
 // Where row m of a matrix begins, or its last one.
 fn row_at(matrix: u32, m: u32) -> Row { return row_of(matrix * p.M + min(m, p.M - 1u)); }

@@ -31,12 +31,12 @@ fn hold_row(v: vec4<i32>, load: u32, loader: ptr<function, Loader>, step: u32) -
 
 fn hold_weights(v: vec4<i32>, loader: ptr<function, Loader>, step: u32) -> Held { return v; }
 
-fn weights_at(place: u32) -> Weights {
+fn weights_at(at: At, k: u32, column: u32) -> Weights {
   return Weights(
-    held_weights[place],
-    held_weights[place + TILE_COLUMNS],
-    held_weights[place + 2u * TILE_COLUMNS],
-    held_weights[place + 3u * TILE_COLUMNS],
+    held_weights[at.part][k][column][at.column],
+    held_weights[at.part][k + 1u][column][at.column],
+    held_weights[at.part][k + 2u][column][at.column],
+    held_weights[at.part][k + 3u][column][at.column],
   );
 }
 
@@ -47,14 +47,12 @@ fn product(weights: Weights, held: Held) -> vec4<i32> {
   ) + products4(weights.fourth, vec4<i32>(held.w));
 }
 
-fn multiply_add(sums: ptr<function, Sums>, i: u32, rows: u32, weights: u32, step: u32) {
-  add_step(sums, rows, weights);
-}
+fn multiply_add(sums: ptr<function, Sums>, i: u32, at: At, step: u32) { add_step(sums, at); }
 
 fn finish_loads(i: u32, loader: ptr<function, Loader>) {
   if (CENTRED == 1u) { return; }
   workgroupBarrier();
-  held_weights[i] = vec4<i32>(*loader, 0, 0);
+  keep_weights(0u, i / TILE_COLUMNS, i % TILE_COLUMNS, vec4<i32>(*loader, 0, 0));
   workgroupBarrier();
 }
 
@@ -62,8 +60,14 @@ fn finish_loads(i: u32, loader: ptr<function, Loader>) {
 fn inputs_of(row: u32) -> i32 {
   let first = row % (SIDE / LOADS) * FOURS;
   var sum = 0;
-  for (var k = 0u; k < FOURS; k++) { sum += held_weights[first + k][row / (SIDE / LOADS)]; }
+  for (var k = 0u; k < FOURS; k++) { sum += inputs_brought(first + k)[row / (SIDE / LOADS)]; }
   return sum;
+}
+
+// What invocation i has left of its sums.
+fn inputs_brought(i: u32) -> vec4<i32> {
+  let k = i / TILE_COLUMNS;
+  return held_weights[k / 16u][k % 16u][i % TILE_COLUMNS / COLUMNS_APART][i % COLUMNS_APART];
 }
 
 // The sums of channels n as stored integers.

@@ -112,43 +112,40 @@ def _loads(tile: WorkgroupTile) -> Iterator[str]:
     yield f"Fours({each(lambda k: f'four_of(rows[{k}], k + i % FOURS)')}),"
     yield f"Fours({each(lambda k: f'weights_of(column, 4u * k + {element(k)})')})); }}"
     yield "fn hold_step(brought: Brought, loader: ptr<function, Loader>, step: u32, i: u32) {"
-    yield "let rows = rows_in(step); let weights = weights_in(step) + i % TILE_COLUMNS;"
     for k in loads:
-        place = f"rows + place_of_four({row(k)}, i % FOURS)"
-        yield f"held_rows[{place}] = hold_row(brought.rows[{k}], {k}u, loader, step);"
-        place = f"weights + ({element(k)}) * TILE_COLUMNS"
-        yield f"held_weights[{place}] = hold_weights(brought.weights[{k}], loader, step);"
+        yield f"keep_row(step, {row(k)}, i % FOURS, hold_row(brought.rows[{k}], {k}u, loader, step));"
+        held = f"hold_weights(brought.weights[{k}], loader, step)"
+        yield f"keep_weights(step, {element(k)}, i % TILE_COLUMNS, {held});"
     yield "}"
 
 
 def _products(
-    tile: WorkgroupTile, name: str, weights: str, product: Callable[[int, int], str]
+    tile: WorkgroupTile, name: str, weights: str, product: Callable[[int, str], str]
 ) -> Iterator[str]:
-    """Write a function that adds products to all sums; product: of a column and a row that begins there."""
-    yield f"fn {name}(sums: ptr<function, Sums>, rows: u32, weights: u32) {{"
-    yield from (f"let w{c} = {weights}(weights + {c * tile.across}u);" for c in range(tile.columns))
+    """Write a function that adds products to all sums; product: of a column and what is held of a row."""
+    yield f"fn {name}(sums: ptr<function, Sums>, at: At, four: u32) {{"
+    yield from (f"let w{c} = {weights}(at, 4u * four, {c}u);" for c in range(tile.columns))
     for k, (row, column) in enumerate(tile._sums):
-        begin = row * _SLICE * (tile.side // tile.rows)
-        yield f"(*sums)[{k}] += {product(column, begin)};"
+        yield f"(*sums)[{k}] += {product(column, f'held_rows[at.part][{row}][at.row]')};"
     yield "}"
 
 
-def _four(column: int, row: int) -> str:
-    return f"product(w{column}, held_rows[rows + {row}u])"
+def _four(column: int, row: str) -> str:
+    return f"product(w{column}, {row}[four])"
 
 
-def _eight(column: int, row: int) -> str:
-    return f"pair_product(w{column}, held_rows[rows + {row}u], held_rows[rows + {row + 1}u])"
+def _eight(column: int, row: str) -> str:
+    return f"pair_product(w{column}, {row}[four], {row}[four + 1u])"
 
 
 def _slices(tile: WorkgroupTile) -> Iterator[str]:
     """Write how slices hand their sums to others, and how these add them up."""
-    sums = range(len(tile._sums))
-    yield "fn hand_sums(sums: ptr<function, Sums>, to: u32, stride: u32) {"
-    yield from (f"hand_sum(to + {k}u * stride, (*sums)[{k}]);" for k in sums if tile.slices > 1)
+    sums = range(len(tile._sums) if tile.slices > 1 else 0)
+    yield "fn hand_sums(sums: ptr<function, Sums>, to: u32) {"
+    yield from (f"hand_sum(to, {k}u, (*sums)[{k}]);" for k in sums)
     yield "}"
-    yield "fn take_sums(sums: ptr<function, Sums>, at: u32, stride: u32) {"
-    yield from (f"(*sums)[{k}] += handed_sum(at + {k}u * stride);" for k in sums if tile.slices > 1)
+    yield "fn take_sums(sums: ptr<function, Sums>, at: u32) {"
+    yield from (f"(*sums)[{k}] += handed_sum(at, {k}u);" for k in sums)
     yield "}"
 
 
