@@ -13,8 +13,6 @@ fn weight_columns(q: u32) -> Columns { return load4_w(q); }
 
 fn added_product(sum: Columns, w: Columns, x: T) -> Columns { return sum + w * x; }
 
-fn total(a: Columns, b: Columns) -> Columns { return a + b; }
-
 fn endings(n: u32) -> Endings { return ending(n); }
 
 fn put_columns(m: u32, n: u32, row: Columns, by: Endings) { put_channels(m, n, rescaled(row, by)); }

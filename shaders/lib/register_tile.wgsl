@@ -5,7 +5,7 @@
 // SPLITS invocations share a tile (lib/split_k.wgsl). Rows past the end are computed on the last row and not stored.
 // Expects
 //   bias [4 N4]; Row, the type of the sums of a row; begin_row(n, split), which has the bias; columns(row), what is
-//   stored of it; Weights, the type of the weights that a step of the depth takes for all columns; weights_at(q);
+//   stored of it; rescaled(sum, by) and ending(n) of lib/real_sums.wgsl or lib/requantize.wgsl; Weights, the type of the weights that a step of the depth takes for all columns; weights_at(q);
 //   STEP, the rows of w in a step; factor_at(place, first, c), what step c of the depth multiplies with the weights
 //   (first: see Depth); multiply_add(row, weights, factor), a row with one more product;
 //   add_products(sums, m, n, split), which calls add_depth() for rows from m on;
@@ -14,13 +14,15 @@
 //   p.W4, how far apart the rows of w lie, in vec4s;
 //   of gpunn/ops/kernels/register_tile.py, what is written out for each row, so that all its indices are constants and
 //   compilers keep it in registers: sums_of(row), the same for all rows; add_step(sums, weights, places, first, c),
-//   multiply_add() for all rows; results_of(sums), columns() of all rows; move_up(results), which moves them up by two.
+//   multiply_add() for all rows; results_of(sums), columns() of all rows; move_up(results), which moves them up by two;
+//   HANDED, how many vec4s of a tile are handed over at a time; share_results(results, local, m, n), which hands over all
+//   of them and calls put_handed() each time.
 
 alias Sums = array<Row, ROWS>;
 alias Results = array<Columns, ROWS>;
 alias Places = array<u32, ROWS>;
 
-var<workgroup> handed_tiles: array<Columns, ROWS * GIVERS>;
+var<workgroup> handed_tiles: array<array<vec4<T>, GIVERS>, HANDED>; // of all invocations
 
 // The part of a row that enters some channels: `steps` steps, from element `first` on.
 struct Depth { first: u32, steps: u32 }
@@ -46,12 +48,14 @@ fn add_depth(sums: ptr<function, Sums>, places: Places, depth: Depth, q: u32, sp
   }
 }
 
-// Stores rows from m on, joined from their splits, without those past the end. All of a workgroup must call it. Rows
-// are stored two at a time: compilers take long for each store that is written out.
+// Stores rows from m on, joined from their splits, without those past the end. All of a workgroup must call it.
+// Without splits rows are stored two at a time: compilers take long for each store that is written out.
 fn put_tile(local: vec3<u32>, m: u32, n: u32, sums: ptr<function, Sums>) {
   var results = results_of(sums);
-  join_tile(local, &results);
-  if (split_of(local) > 0u) { return; }
+  if (SPLITS > 1u) {
+    share_results(&results, local, m, n);
+    return;
+  }
   let by = endings(n);
   for (var r = m; r < min(m + ROWS, p.M); r += 2u) {
     put_row(r, n, results[0], by);
@@ -60,22 +64,19 @@ fn put_tile(local: vec3<u32>, m: u32, n: u32, sums: ptr<function, Sums>) {
   }
 }
 
-// What join() of lib/split_k.wgsl does, for a tile. All of a workgroup must call it.
-fn join_tile(local: vec3<u32>, results: ptr<function, Results>) {
-  if (SPLITS == 1u) { return; }
-  let split = split_of(local);
-  for (var half = SPLITS / 2u; half > 0u; half /= 2u) {
-    workgroupBarrier();
-    if (split >= half && split < 2u * half) {
-      for (var k = 0u; k < ROWS; k++) { handed_tiles[k * GIVERS + local.x - half * TILES] = (*results)[k]; }
-    }
-    workgroupBarrier();
-    if (split < half) {
-      for (var k = 0u; k < ROWS; k++) {
-        (*results)[k] = total((*results)[k], handed_tiles[k * GIVERS + local.x]);
-      }
-    }
+// Adds up what all splits have handed over of some vec4s of a tile, from `first` on, row by row, and stores that. Each
+// split does so for one of SPLITS vec4s. All of a workgroup must call it.
+fn put_handed(local: vec3<u32>, m: u32, n: u32, first: u32) {
+  workgroupBarrier();
+  let tile = local.x % TILES;
+  for (var k = (split_of(local) - first) % SPLITS; k < HANDED; k += SPLITS) {
+    var sum = handed_tiles[k][tile];
+    for (var split = 1u; split < SPLITS; split++) { sum += handed_tiles[k][tile + split * TILES]; }
+    let row = m + (first + k) / COLUMNS;
+    let column = n + (first + k) % COLUMNS;
+    if (row < p.M) { put_channels(row, column, rescaled(sum, ending(column))); }
   }
+  workgroupBarrier();
 }
 
 fn put_row(m: u32, n: u32, row: Columns, by: Endings) {

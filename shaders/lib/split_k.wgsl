@@ -3,9 +3,9 @@
 
 const TILES: u32 = WX / SPLITS; // of a workgroup; numbers of invocations count tiles, then splits
 
-// The most invocations that hand their sums over at a time. One if nothing is shared: workgroups that take more memory
-// leave less room for others.
-const GIVERS: u32 = select(1u, WX / 2u, SPLITS > 1u);
+// The invocations that hand their sums over. One if nothing is shared: workgroups that take more memory leave less room
+// for others.
+const GIVERS: u32 = select(1u, WX, SPLITS > 1u);
 
 var<workgroup> handed: array<vec4<T>, GIVERS>;
 
@@ -13,16 +13,14 @@ var<workgroup> handed: array<vec4<T>, GIVERS>;
 // fourth of the time.
 fn split_of(local: vec3<u32>) -> u32 { return select(0u, local.x / TILES, SPLITS > 1u); }
 
-// The sum of all splits; the first split gets it. All of a workgroup must call it.
+// The sum of all splits; the first split gets it. All of a workgroup must call it, once.
 fn join(local: vec3<u32>, sum: vec4<T>) -> vec4<T> {
   if (SPLITS == 1u) { return sum; }
+  handed[local.x] = sum;
+  workgroupBarrier();
   var joined = sum;
-  for (var half = SPLITS / 2u; half > 0u; half /= 2u) {
-    let split = split_of(local);
-    workgroupBarrier();
-    if (split >= half && split < 2u * half) { handed[local.x - half * TILES] = joined; }
-    workgroupBarrier();
-    if (split < half) { joined += handed[local.x]; }
+  if (split_of(local) == 0u) {
+    for (var split = 1u; split < SPLITS; split++) { joined += handed[local.x + split * TILES]; }
   }
   return joined;
 }

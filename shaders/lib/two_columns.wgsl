@@ -20,8 +20,6 @@ fn added_product(sum: Columns, w: Columns, x: T) -> Columns {
   return Columns(sum.left + w.left * x, sum.right + w.right * x);
 }
 
-fn total(a: Columns, b: Columns) -> Columns { return Columns(a.left + b.left, a.right + b.right); }
-
 fn endings(n: u32) -> Endings { return Endings(ending(n), ending(n + 1u)); }
 
 fn put_columns(m: u32, n: u32, row: Columns, by: Endings) {

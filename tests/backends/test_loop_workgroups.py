@@ -50,12 +50,13 @@ def test_slices_lie_where_their_source_lies(gpu: str, monkeypatch: pytest.Monkey
 def test_memory_of_a_workgroup() -> None:
     """An element has up to 32 bytes; what has no known size counts as the 64 invocations of a workgroup."""
     text = """
-    const k0_ROWS: u32 = 8u;
-    const k0_GIVERS: u32 = select(1u, WX / 2u, SPLITS > 1u);
-    var<workgroup> tiles: array<k0_Columns, k0_ROWS * k0_GIVERS>;
+    const k0_HANDED: u32 = 8u;
+    const k0_GIVERS: u32 = select(1u, WX, SPLITS > 1u);
+    var<workgroup> tiles: array<array<vec4<f32>, k0_GIVERS>, k0_HANDED>; // of all
     var<workgroup> partial: array<vec4<f32>, 3u * WX>;
+    var<workgroup> sums: array<vec4<f32>, WX>;
     """
-    assert workgroup_bytes(text) == 32 * (8 * 64 + 3 * 64)
+    assert workgroup_bytes(text) == 32 * (8 * 64 + 3 * 64 + 64)
 
 
 @pytest.mark.parametrize("length", [256, 1500])

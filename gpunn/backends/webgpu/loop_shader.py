@@ -240,15 +240,16 @@ def _stored(dtype: DType, v: str = "v") -> str:
 def workgroup_bytes(text: str) -> int:
     """Return how many bytes of workgroup memory a shader takes at most.
 
-    Its arrays have elements of up to 32 bytes, and as many as the workgroup has invocations, times a number.
+    Its arrays have elements of up to 32 bytes, and as many as the workgroup has invocations, times numbers.
     """
-    arrays = re.findall(r"var<workgroup>\s*\w+\s*:\s*array<.*,([^,;]*)>;", text)
+    arrays = re.findall(r"var<workgroup>\s*\w+\s*:\s*array<([^;]*>);", text)
     constants = dict(re.findall(r"\bconst (\w+): u32 = (\d+)u;", text))
 
     def number(factor: str) -> int:
         return int(constants.get(factor, factor.removesuffix("u") if factor[0].isdigit() else WIDTH))
 
-    factors = (re.findall(r"\w+", array) for array in arrays)
+    extents = (re.findall(r",([^,<>]*)>", array) for array in arrays)
+    factors = (re.findall(r"\w+", "*".join(found)) for found in extents)
     return sum(_ELEMENT_BYTES * math.prod(map(number, found)) for found in factors)
 
 

@@ -116,7 +116,7 @@ def by_words(call: Call, form: Form, how: Rescaling) -> Kernel:
         },
         functions={"products": _dot_product(call)},
         libraries=row_library(rows, channels),
-        generated="" if few else TILE.of_windows,
+        generated="" if few else TILE.of_windows(grid.splits),
         lanes=4,
         loop_iterations=window_iterations(form.window, ceil_div(ceil_div(form.depth, 4), grid.splits)),
         any_width=few and grid.splits == 1,

@@ -48,15 +48,13 @@ class RegisterTile:
         """Return the constants of its kernels."""
         return {"ROWS": self.rows}
 
-    @property
-    def of_rows(self) -> str:
-        """Write what lib/register_tile.wgsl leaves open, for rows of matrices."""
-        return _written(self.rows, False)
+    def of_rows(self, splits: int) -> str:
+        """Write what lib/register_tile.wgsl leaves open, for rows of matrices, whose sums so many share."""
+        return _written(self.rows, self.channels // 4, splits > 1, False)
 
-    @property
-    def of_windows(self) -> str:
+    def of_windows(self, splits: int) -> str:
         """Write the same for the windows of output pixels (lib/window_tile.wgsl)."""
-        return _written(self.rows, True)
+        return _written(self.rows, self.channels // 4, splits > 1, True)
 
 
 TILE = RegisterTile(8, 8, 4)  # of the rule
@@ -64,6 +62,7 @@ GROUP_TILE = RegisterTile(8, 4, 4)  # for groups of channels that 8 does not div
 PAIR_TILE, SMALL_TILE = RegisterTile(2, 4, 4), RegisterTile(4, 4, 4)
 LARGE_TILES = RegisterTile(16, 8, 1), RegisterTile(16, 8, 4)
 _MANY_ROWS = 64  # of which few are computed in vain in tiles of 16
+_HANDED = 8  # vec4s of a tile that invocations hand over at a time: 8 KiB of a workgroup's memory
 _OVERLAPPING = 4  # invocations that a large tile stands for: so many of its products do not wait for others
 
 
@@ -82,8 +81,9 @@ def other_tiles(rows: int, channels: int, depth: int, device: DeviceProperties) 
 
 
 @cache
-def _written(rows: int, windows: bool) -> str:
-    return "\n".join((*_sums(rows), *_results(rows), *_begins(rows, windows)))
+def _written(rows: int, columns: int, shared: bool, windows: bool) -> str:
+    parts = _sums(rows), _results(rows), _shared(rows if shared else 0, columns), _begins(rows, windows)
+    return "\n".join(line for part in parts for line in part)
 
 
 def _sums(rows: int) -> Iterator[str]:
@@ -99,6 +99,20 @@ def _results(rows: int) -> Iterator[str]:
     yield f"fn results_of(sums: ptr<function, Sums>) -> Results {{ return Results({columns}); }}"
     yield "fn move_up(results: ptr<function, Results>) {"
     yield from (f"(*results)[{k}] = (*results)[{k + 2}];" for k in range(rows - 2))
+    yield "}"
+
+
+def _shared(rows: int, columns: int) -> Iterator[str]:
+    """Write share_results(), which hands over the vec4s of all rows, HANDED at a time."""
+    names = ("",) if columns == 1 else (".left", ".right")
+    vectors = [f"(*results)[{row}]{name}" for row in range(rows) for name in names]
+    handed = max(min(_HANDED, len(vectors)), 1)
+    yield f"const HANDED: u32 = {handed}u;"
+    yield "fn share_results(results: ptr<function, Results>, local: vec3<u32>, m: u32, n: u32) {"
+    for first in range(0, len(vectors), handed):
+        some = enumerate(vectors[first : first + handed])
+        yield from (f"handed_tiles[{k}][local.x] = {vector};" for k, vector in some)
+        yield f"put_handed(local, m, n, {first}u);"
     yield "}"
 
 
