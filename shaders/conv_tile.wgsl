@@ -9,7 +9,9 @@
 
 fn depth_of(n: u32) -> Depth { return Depth(4u * n / p.GN * p.C, p.C); }
 
-fn factor_at(pixel: u32, first: u32, c: u32) -> Factor {
-  let inside = pixel != OUTSIDE;
-  return select(Factor(), load4_x(select(0u, pixel * p.x_pitch + p.x_first + first + c, inside)), inside);
+fn place_in(pixel: u32, first: u32) -> u32 { return pixel * p.x_pitch + p.x_first + first; }
+
+fn factor_at(place: u32, c: u32) -> Factor {
+  let inside = place != OUTSIDE;
+  return select(Factor(), load4_x(select(0u, place + c, inside)), inside);
 }

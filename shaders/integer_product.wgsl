@@ -1,6 +1,6 @@
 //!use window_tile window two_columns requantize
 // Quantised convolution over height and width (1 x 1: matrix product) as a register-tiled product
-// (lib/register_tile.wgsl) over window cells and input channels, one word of four channels in a step.
+// (lib/register_tile.wgsl) over window cells and input channels, in words of four channels.
 //
 // Words stay packed: a dot product of two is one instruction on most GPUs. On others (lavapipe) unpacking to vec4<i32>
 // took the same time, and unpacking to vec4<f32> up to a fourth more.
@@ -12,38 +12,20 @@
 // lib/register_tile.wgsl and lib/window_tile.wgsl expect. An invocation computes 8 output pixels, along [batch, OH, OW]
 // flattened, x 8 output channels.
 
-const STEP: u32 = 1u;
 const ONES: i32 = 0x01010101;
 
 // The sums of a row: those of products with the stored filter, and that of the inputs, for the filter's zero point.
 struct Row { left: vec4<i32>, right: vec4<i32>, inputs: i32 }
 
-alias Weights = Columns;
-
-fn depth_of(n: u32) -> Depth { return Depth(n * 4u / p.GN * p.GC, (p.GC + 3u) / 4u); }
+fn depth_of(n: u32) -> Depth { return Depth(n * 4u / p.GN * p.GC, (p.GC + 4u * STEP - 1u) / (4u * STEP)); }
 
 fn begin_row(n: u32, split: u32) -> Row {
   let bias = bias_of_split(n, split);
   return Row(bias.left, bias.right, 0);
 }
 
-fn weights_at(q: u32) -> Weights { return weight_columns(q); }
-
-// A word of four input channels of a pixel, from channel first + 4 c on.
-fn factor_at(pixel: u32, first: u32, c: u32) -> i32 {
-  let inside = pixel != OUTSIDE;
-  let i = select(0u, pixel * p.C + first + 4u * c, inside);
-  var word = word_x(i >> 2u);
-  if (ALIGNED == 0u) {
-    let shift = (i & 3u) * 8u;
-    let next = word_x((i >> 2u) + 1u);
-    word = (word >> shift) | ((next << (31u - shift)) << 1u);
-    word = insertBits(p.PAD, word, 0u, 8u * min(p.GC - 4u * c, 4u));
-  }
-  return i32(select(p.PAD, word, inside));
-}
-
-fn multiply_add(row: Row, w: Weights, x: i32) -> Row {
+// The sums of a row with a word of the depth.
+fn with_word(row: Row, w: Columns, x: i32) -> Row {
   var inputs = row.inputs;
   if (CENTRED == 0u) { inputs += products(ONES, x); }
   let factor = vec4<i32>(x);

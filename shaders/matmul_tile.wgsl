@@ -6,7 +6,7 @@
 // the rows from m on. An invocation computes ROWS rows x COLUMNS vec4 columns.
 
 fn add_products(sums: ptr<function, Sums>, m: u32, n: u32, split: u32) {
-  add_depth(sums, begins_from(m), Depth(0u, p.K4), first_weight(n), split);
+  add_depth(sums, begins_from(m), p.K4, first_weight(n), split);
 }
 
-fn factor_at(row: u32, first: u32, k: u32) -> Factor { return row_step(row, k); }
+fn factor_at(row: u32, k: u32) -> Factor { return row_step(row, k); }

@@ -5,27 +5,25 @@
 // SPLITS invocations share a tile (lib/split_k.wgsl). Rows past the end are computed on the last row and not stored.
 // Expects
 //   bias [4 N4]; Row, the type of the sums of a row; begin_row(n, split), which has the bias; columns(row), what is
-//   stored of it; rescaled(sum, by) and ending(n) of lib/real_sums.wgsl or lib/requantize.wgsl; Weights, the type of the weights that a step of the depth takes for all columns; weights_at(q);
-//   STEP, the rows of w in a step; factor_at(place, first, c), what step c of the depth multiplies with the weights
-//   (first: see Depth); multiply_add(row, weights, factor), a row with one more product;
+//   stored of it; rescaled(sum, by) and ending(n) of lib/real_sums.wgsl or lib/requantize.wgsl;
+//   Weights, the type of the weights that a step of the depth takes for all columns; weights_at(q); STEP, the rows of w
+//   in a step; factor_at(place, c), what step c of the depth multiplies with the weights; multiply_add(row, weights,
+//   factor), a row with one more product;
 //   add_products(sums, m, n, split), which calls add_depth() for rows from m on;
 //   COLUMNS, Columns and their functions, of lib/one_column.wgsl or lib/two_columns.wgsl; put_channels() of
 //   lib/rows.wgsl or lib/rows_of_fours.wgsl; p.M (rows), p.N4 (vec4 columns of w and the bias, a multiple of COLUMNS);
 //   p.W4, how far apart the rows of w lie, in vec4s;
 //   of gpunn/ops/kernels/register_tile.py, what is written out for each row, so that all its indices are constants and
-//   compilers keep it in registers: sums_of(row), the same for all rows; add_step(sums, weights, places, first, c),
+//   compilers keep it in registers: sums_of(row), the same for all rows; add_step(sums, weights, places, c),
 //   multiply_add() for all rows; results_of(sums), columns() of all rows; move_up(results), which moves them up by two;
-//   HANDED, how many vec4s of a tile are handed over at a time; share_results(results, local, m, n), which hands over all
-//   of them and calls put_handed() each time.
+//   HANDED, how many vec4s of a tile are handed over at a time; share_results(results, local, m, n), which hands over
+//   all of them and calls put_handed() each time.
 
 alias Sums = array<Row, ROWS>;
 alias Results = array<Columns, ROWS>;
 alias Places = array<u32, ROWS>;
 
 var<workgroup> handed_tiles: array<array<vec4<T>, GIVERS>, HANDED>; // of all invocations
-
-// The part of a row that enters some channels: `steps` steps, from element `first` on.
-struct Depth { first: u32, steps: u32 }
 
 @compute @workgroup_size(WX, WY, WZ)
 fn main(at: Invocation) {
@@ -38,13 +36,13 @@ fn main(at: Invocation) {
   put_tile(at.local, m, n, &sums);
 }
 
-// Adds the products of one split of the depth. places: where the rows begin; q: where the weights begin.
-fn add_depth(sums: ptr<function, Sums>, places: Places, depth: Depth, q: u32, split: u32) {
+// Adds the products of one split of a depth of so many steps. places: where the rows begin; q: where the weights begin.
+fn add_depth(sums: ptr<function, Sums>, places: Places, steps: u32, q: u32, split: u32) {
   var next = q + split * STEP * p.W4;
-  for (var c = split; c < depth.steps; c += SPLITS) {
+  for (var c = split; c < steps; c += SPLITS) {
     let w = weights_at(next);
     next += SPLITS * STEP * p.W4;
-    add_step(sums, w, places, depth.first, c);
+    add_step(sums, w, places, c);
   }
 }
 

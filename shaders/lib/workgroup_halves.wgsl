@@ -39,7 +39,9 @@ fn multiply_add(sums: ptr<function, Sums>, i: u32, at: At, step: u32) {
 // Weights of a vec4 column for eight elements of the depth.
 struct Pair { left: mat4x4<f16>, right: mat4x4<f16> }
 
-fn pair_at(at: At, k: u32, column: u32) -> Pair { return Pair(halves_at(at, k, column), halves_at(at, k + 4u, column)); }
+fn pair_at(at: At, k: u32, column: u32) -> Pair {
+  return Pair(halves_at(at, k, column), halves_at(at, k + 4u, column));
+}
 
 fn halves_at(at: At, k: u32, column: u32) -> mat4x4<f16> {
   return mat4x4<f16>(

@@ -22,6 +22,7 @@ from gpunn.ops.kernels.window import Pair, Window, window_iterations, window_par
 from gpunn.types import Array, DType
 
 WORD = 4  # channels
+_STEPS = {1: "single_words", 4: "four_words"}  # files of shaders/lib/, by the words of a step
 DOT_PRODUCTS = {
     DType.UINT8: Function(("w", "x"), "i32(dot4U8Packed(u32(w), u32(x)))"),
     DType.INT8: Function(("w", "x"), "dot4I8Packed(u32(w), u32(x))"),
@@ -86,7 +87,9 @@ def by_words(call: Call, form: Form, how: Rescaling) -> Kernel:
     packed = ceil_div(channels, COLUMNS) * COLUMNS
     rows = call.y.size // max(1, channels)
     few = rows < ROWS and form.window.pointwise and form.groups == 1 and form.depth % 4 == 0
-    grid = (row_tiles if few else tiles)(rows, packed, ceil_div(form.depth, 4), call.device)
+    step = 4 if form.depth % (4 * WORD) == 0 else 1  # words
+    steps = ceil_div(form.depth, WORD * (1 if few else step))
+    grid = (row_tiles if few else tiles)(rows, packed, steps, call.device)
     offset = _offset(call)
     zero_w, cells = how.zero_w + offset, math.prod(form.window.size)
     kernel = Kernel(
@@ -109,16 +112,15 @@ def by_words(call: Call, form: Form, how: Rescaling) -> Kernel:
             "PAD": _padding(how),
         },
         constants={
-            "ALIGNED": int(form.depth % 4 == 0),
             "CENTRED": int(zero_w == 0),
             "SPLITS": grid.splits,
-            **({} if few else TILE.constants),
+            **({} if few else {"ALIGNED": int(form.depth % 4 == 0), **TILE.constants}),
         },
         functions={"products": _dot_product(call)},
-        libraries=row_library(rows, channels),
+        libraries=(*row_library(rows, channels), *(() if few else (_STEPS[step],))),
         generated="" if few else TILE.of_windows(grid.splits),
         lanes=4,
-        loop_iterations=window_iterations(form.window, ceil_div(ceil_div(form.depth, 4), grid.splits)),
+        loop_iterations=window_iterations(form.window, ceil_div(steps, grid.splits)),
         any_width=few and grid.splits == 1,
         reason="integers, words of 4 input channels: "
         + ("few rows: one row x 4 channels" if few else f"{ROWS} pixels x {COLUMNS} channels in registers")

@@ -88,9 +88,9 @@ def _written(rows: int, columns: int, shared: bool, windows: bool) -> str:
 
 def _sums(rows: int) -> Iterator[str]:
     yield f"fn sums_of(row: Row) -> Sums {{ return Sums({_each(rows, lambda k: 'row')}); }}"
-    yield "fn add_step(sums: ptr<function, Sums>, w: Weights, places: Places, first: u32, c: u32) {"
+    yield "fn add_step(sums: ptr<function, Sums>, w: Weights, places: Places, c: u32) {"
     for k in range(rows):
-        yield f"(*sums)[{k}] = multiply_add((*sums)[{k}], w, factor_at(places[{k}], first, c));"
+        yield f"(*sums)[{k}] = multiply_add((*sums)[{k}], w, factor_at(places[{k}], c));"
     yield "}"
 
 
@@ -117,14 +117,15 @@ def _shared(rows: int, columns: int) -> Iterator[str]:
 
 
 def _begins(rows: int, windows: bool) -> Iterator[str]:
-    """Write begins_from(), where the rows from m on begin, or the last one, and cells()."""
+    """Write begins_from(), where the rows from m on begin, or the last one, and places_of()."""
     begin, kind = ("corner", "Corner") if windows else ("place_of_row", "u32")
     begins = _each(rows, lambda k: f"{begin}({f'min(m + {k}u, last)' if k else 'm'})")
     yield f"alias Begins = array<{kind}, {rows}>;"
     yield f"fn begins_from(m: u32) -> Begins {{ let last = p.M - 1u; return Begins({begins}); }}"
     if windows:
-        cells = _each(rows, "cell(begins[{}], ky, kx)".format)
-        yield f"fn cells(begins: Begins, ky: u32, kx: u32) -> Places {{ return Places({cells}); }}"
+        places = _each(rows, "place_of(cell(begins[{}], ky, kx), first)".format)
+        yield "fn places_of(begins: Begins, ky: u32, kx: u32, first: u32) -> Places {"
+        yield f"return Places({places}); }}"
 
 
 def _each(rows: int, one: Callable[[int], str]) -> str:

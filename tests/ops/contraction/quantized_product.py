@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gpunn.kernel import Kernel
 from gpunn.ops.fixed_point.affine import LIMITS
 from gpunn.types import Array, DType, Quantization, TensorType
 from tests.ops.integer_checks import check_integer, integer_model
@@ -84,11 +85,15 @@ class Case:
         )
         return result
 
-    def body(self, attrs: dict[str, Any], constants: tuple[int, ...] = (1, 2)) -> str:
-        """Return the body of the operation's kernel."""
+    def kernels(self, attrs: dict[str, Any], constants: tuple[int, ...] = (1, 2)) -> list[Kernel]:
+        """Return the operation's kernels."""
         model = integer_model(self.op, self.inputs, self.types, attrs, self.output, constants)
         with model.compile(backend="webgpu") as compiled:
-            return "".join(row.kernel.body for row in compiled.plan_rows())
+            return [row.kernel for row in compiled.plan_rows()]
+
+    def body(self, attrs: dict[str, Any], constants: tuple[int, ...] = (1, 2)) -> str:
+        """Return the body of the operation's kernel."""
+        return "".join(kernel.body for kernel in self.kernels(attrs, constants))
 
 
 ATTRS: list[dict[str, Any]] = [

@@ -96,16 +96,30 @@ def test_pools(gpu: str, op: str, size: tuple[int, int], expected: str) -> None:
 
 @pytest.mark.parametrize("kind", ["uint8", "int8"])
 @pytest.mark.parametrize(
-    ("op", "shape", "filter"),
+    ("op", "shape", "filter", "splits", "steps"),
     [
-        ("fully_connected", (1, 256), (10, 256)),
-        ("fully_connected", (9, 67), (13, 67)),
-        ("conv2d", (2, 9, 5, 64), (12, 3, 3, 64)),
-        ("conv2d", (1, 7, 8, 30), (16, 2, 3, 15)),
+        ("fully_connected", (1, 256), (10, 256), 16, ""),
+        ("fully_connected", (9, 67), (13, 67), 8, "single_words"),
+        ("fully_connected", (9, 256), (13, 256), 8, "four_words"),
+        ("fully_connected", (17, 16), (30, 16), 1, "four_words"),
+        ("conv2d", (2, 9, 5, 64), (12, 3, 3, 64), 2, "four_words"),
+        ("conv2d", (2, 5, 6, 16), (9, 3, 3, 16), 1, "four_words"),
+        ("conv2d", (1, 6, 7, 128), (16, 3, 2, 64), 2, "four_words"),
+        ("conv2d", (1, 7, 8, 30), (16, 2, 3, 15), 2, "single_words"),
     ],
 )
-def test_integers_stay_exact(gpu: str, op: str, shape: Shape, filter: Shape, kind: str) -> None:
-    Case(op, kind, shape, filter).check(gpu, {"activation": "relu"})
+@pytest.mark.parametrize("padding", ["valid", "same"])
+def test_integers_stay_exact(
+    gpu: str, op: str, shape: Shape, filter: Shape, splits: int, steps: str, kind: str, padding: str
+) -> None:
+    attrs: dict[str, Any] = {"activation": "relu"}
+    if op == "conv2d":
+        attrs["padding"] = padding
+    case = Case(op, kind, shape, filter)
+    case.check(gpu, attrs)
+    (kernel,) = case.kernels(attrs)
+    assert kernel.constants["SPLITS"] == splits
+    assert not steps or steps in kernel.libraries
 
 
 def test_no_sums_are_split_on_a_device_with_few_invocations() -> None:
