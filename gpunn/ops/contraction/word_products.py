@@ -87,7 +87,8 @@ def by_words(call: Call, form: Form, how: Rescaling) -> Kernel:
     packed = ceil_div(channels, COLUMNS) * COLUMNS
     rows = call.y.size // max(1, channels)
     few = rows < ROWS and form.window.pointwise and form.groups == 1 and form.depth % 4 == 0
-    step = 4 if form.depth % (4 * WORD) == 0 else 1  # words
+    # Software would compile a second pipeline, and run it no sooner.
+    step = 4 if form.depth % (4 * WORD) == 0 and not call.device.software else 1  # words
     steps = ceil_div(form.depth, WORD * (1 if few else step))
     grid = (row_tiles if few else tiles)(rows, packed, steps, call.device)
     offset = _offset(call)
