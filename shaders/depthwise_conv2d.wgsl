@@ -4,13 +4,16 @@
 // the functions of lib/real.wgsl and lib/chain.wgsl; p.H, p.W, p.OH, p.OW, p.KW, p.SH, p.SW (stride), p.DH, p.DW
 // (dilation), p.PT, p.PL (padding), p.C, p.x_pitch and p.x_first (where pixels of x begin), p.N, p.MULTIPLIER, p.TILES
 // (OW / 4, rounded up), p.count (N * TILES * batch * OH); p.first and p.end: the rows and columns of the window to add
-// up here; SLIDE (1: the stride along x equals the dilation). An invocation computes 4 output pixels along x, of one V
+// up here, or HEIGHT and WIDTH, those of the whole window, if they are no zeros: then compilers can write the loops out,
+// and nothing depends on which rows are inside, so that all loads are under way at once; SLIDE (1: the stride along x
+// equals the dilation). An invocation computes 4 output pixels along x, of one V
 // of channels; numbers of invocations count V's, then tiles, then rows.
 // If SLIDE is 1, a step moves the four pixels by one, and three of the four values are there already. Places before the
 // first row or column wrap to large numbers, so one comparison tells inside from outside.
 
-fn fetch(base: u32, column: u32, c: u32) -> V {
-  let inside = column < p.W;
+// What pixel `column` of a row has of V c of the channels; 0 outside of the image. below: whether the row is inside.
+fn fetch(base: u32, column: u32, c: u32, below: bool) -> V {
+  let inside = column < p.W && (HEIGHT == 0u || below);
   return select(V(), enter(loadv_x(select(0u, (base + column) * p.x_pitch + p.x_first + c, inside))), inside);
 }
 
@@ -23,8 +26,8 @@ fn compute(i: u32) {
   let image = line / p.OH;
   let top = (line - image * p.OH) * p.SH - p.PT;
   let left = ox * p.SW - p.PL;
-  let begins = vec2<u32>(p.first.xy);
-  let ends = vec2<u32>(p.end.xy);
+  let begins = select(vec2<u32>(), vec2<u32>(p.first.xy), HEIGHT == 0u);
+  let ends = select(vec2<u32>(HEIGHT, WIDTH), vec2<u32>(p.end.xy), HEIGHT == 0u);
   let o = (line * p.OW + ox) * p.N + n;
   var a0 = begin(o, n);
   var a1 = begin(o + p.N, n);
@@ -32,7 +35,8 @@ fn compute(i: u32) {
   var a3 = begin(o + 3u * p.N, n);
   for (var ky = begins.x; ky < ends.x; ky++) {
     let row = top + ky * p.DH;
-    if (row >= p.H) { continue; }
+    let below = row < p.H;
+    if (HEIGHT == 0u && !below) { continue; }
     let base = (image * p.H + row) * p.W;
     var x0 = V();
     var x1 = V();
@@ -40,9 +44,9 @@ fn compute(i: u32) {
     var x3 = V();
     if (SLIDE == 1u) {
       let column = left + begins.y * p.DW;
-      x1 = fetch(base, column, c);
-      x2 = fetch(base, column + p.SW, c);
-      x3 = fetch(base, column + 2u * p.SW, c);
+      x1 = fetch(base, column, c, below);
+      x2 = fetch(base, column + p.SW, c, below);
+      x3 = fetch(base, column + 2u * p.SW, c, below);
     }
     for (var kx = begins.y; kx < ends.y; kx++) {
       let w = loadv_w((ky * p.KW + kx) * p.N + n);
@@ -52,11 +56,11 @@ fn compute(i: u32) {
         x1 = x2;
         x2 = x3;
       } else {
-        x0 = fetch(base, column, c);
-        x1 = fetch(base, column + p.SW, c);
-        x2 = fetch(base, column + 2u * p.SW, c);
+        x0 = fetch(base, column, c, below);
+        x1 = fetch(base, column + p.SW, c, below);
+        x2 = fetch(base, column + 2u * p.SW, c, below);
       }
-      x3 = fetch(base, column + 3u * p.SW, c);
+      x3 = fetch(base, column + 3u * p.SW, c, below);
       a0 = add(a0, x0, w);
       a1 = add(a1, x1, w);
       a2 = add(a2, x2, w);

@@ -30,6 +30,7 @@ from gpunn.ops.kernels.window import Window, window_params
 from gpunn.rows import Pitch
 
 _COLUMNS = 4  # output pixels along x of an invocation that computes a part of a row
+_WRITTEN_OUT = 25  # cells of a window whose sums the compilers of GPUs may write out
 _OF_ALL_STRIDES = ", with the pipeline of all strides"
 
 # Completes a kernel of depthwise sums for reals or integers, for parts of the sums.
@@ -59,7 +60,8 @@ def _kernels(call: Call, window: Window, complete: Complete) -> Iterator[Candida
 
     def rows() -> Candidate:
         parts = boxes(window.size, most_iterations(call))
-        return Candidate(complete(_row_kernel(call, window), parts), f"{_COLUMNS} pixels of a row")
+        kernel = _row_kernel(call, window, whole=len(parts) == 1)
+        return Candidate(complete(kernel, parts), f"{_COLUMNS} pixels of a row")
 
     batch, channels = call.y.shape[0], call.y.shape[3]
     values = max(1, batch * channels // _lanes(call))
@@ -120,12 +122,14 @@ def _kernel(
     )
 
 
-def _row_kernel(call: Call, window: Window) -> Kernel:
-    """Make the kernel whose invocations compute some pixels of a row, for any part of the sums."""
+def _row_kernel(call: Call, window: Window, whole: bool) -> Kernel:
+    """Make the kernel whose invocations compute some pixels of a row: `whole` sums, or any part of them."""
     across = ceil_div(window.out[1], _COLUMNS)
     count = across * call.y.shape[0] * window.out[0]
     kernel = _kernel(call, window, "depthwise_conv2d", count, {"TILES": across}, f"{_COLUMNS} pixels")
-    return replace(kernel, constants={"SLIDE": int(_slides(window))})
+    known = whole and not call.device.software and math.prod(window.size) <= _WRITTEN_OUT
+    height, width = window.size if known else (0, 0)
+    return replace(kernel, constants={"SLIDE": int(_slides(window)), "HEIGHT": height, "WIDTH": width})
 
 
 def _slides(window: Window) -> bool:
