@@ -4,10 +4,11 @@
 // the functions of lib/real.wgsl and lib/chain.wgsl; p.H, p.W, p.OH, p.OW, p.KW, p.SH, p.SW (stride), p.DH, p.DW
 // (dilation), p.PT, p.PL (padding), p.C, p.x_pitch and p.x_first (where pixels of x begin), p.N, p.MULTIPLIER, p.TILES
 // (OW / 4, rounded up), p.count (N * TILES * batch * OH); p.first and p.end: the rows and columns of the window to add
-// up here, or HEIGHT and WIDTH, those of the whole window, if they are no zeros: then compilers can write the loops out,
-// and nothing depends on which rows are inside, so that all loads are under way at once; SLIDE (1: the stride along x
-// equals the dilation). An invocation computes 4 output pixels along x, of one V
-// of channels; numbers of invocations count V's, then tiles, then rows.
+// up here; HEIGHT and WIDTH: those of the whole window, instead, or zeros; SLIDE (1: the stride along x equals the
+// dilation). An invocation computes 4 output pixels along x, of one V of channels; numbers of invocations count V's,
+// then tiles, then rows.
+// With HEIGHT and WIDTH compilers can write the loops out, and as no branch depends on which rows are inside, all loads
+// are under way at once.
 // If SLIDE is 1, a step moves the four pixels by one, and three of the four values are there already. Places before the
 // first row or column wrap to large numbers, so one comparison tells inside from outside.
 

@@ -1,4 +1,4 @@
-//!use window_tile window two_columns requantize
+//!use two_columns requantize
 // Quantised convolution over height and width (1 x 1: matrix product) as a register-tiled product
 // (lib/register_tile.wgsl) over window cells and input channels, in words of four channels.
 //
@@ -8,9 +8,9 @@
 // GC being the filter's zero point; bias [4 N4] with all that the input does not enter; the scales of
 // lib/requantize.wgsl; products(w, x): the dot product of two words; p.KH, p.KW, p.C, p.N, p.N4 (even), p.GC and p.GN
 // (input and output channels of a group; GN divisible by 8 where there are several), p.PAD (a word of the input's zero
-// point); ALIGNED: GC is divisible by 4; CENTRED: the filter's zero point is 0, sums of x are not needed; what
-// lib/register_tile.wgsl and lib/window_tile.wgsl expect. An invocation computes 8 output pixels, along [batch, OH, OW]
-// flattened, x 8 output channels.
+// point); CENTRED: the filter's zero point is 0, sums of x are not needed; lib/single_words.wgsl or
+// lib/four_words.wgsl; lib/window_tile.wgsl, or lib/pixel_tile.wgsl for 1 x 1, and what it expects. An invocation
+// computes 8 output pixels, along [batch, OH, OW] flattened, x 8 output channels.
 
 const ONES: i32 = 0x01010101;
 

@@ -1,5 +1,5 @@
 // Steps of four words of the depth, 16 input channels, in integer_product.wgsl: what lib/single_words.wgsl has for one.
-// Expects GC divisible by 16.
+// Expects GC divisible by 16, and POINTWISE.
 
 const STEP: u32 = 4u;
 
@@ -20,7 +20,7 @@ fn place_in(pixel: u32, first: u32) -> u32 { return (pixel * p.C + first) / 4u; 
 
 // Four words of a pixel, from channel 16 c on.
 fn factor_at(place: u32, c: u32) -> Factor {
-  let inside = place != OUTSIDE;
+  let inside = POINTWISE == 1u || place != OUTSIDE;
   let i = select(0u, place + 4u * c, inside);
   let words = vec4<u32>(word_x(i), word_x(i + 1u), word_x(i + 2u), word_x(i + 3u));
   return vec4<i32>(select(vec4<u32>(p.PAD), words, inside));

@@ -25,6 +25,9 @@ alias Places = array<u32, ROWS>;
 
 var<workgroup> handed_tiles: array<array<vec4<T>, GIVERS>, HANDED>; // of all invocations
 
+// The input channels that enter some output channels: so many steps, from channel or vec4 `first` on.
+struct Depth { first: u32, steps: u32 }
+
 @compute @workgroup_size(WX, WY, WZ)
 fn main(at: Invocation) {
   let tile = tile_of(at);

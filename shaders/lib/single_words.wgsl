@@ -1,4 +1,5 @@
-// Steps of one word of the depth, four input channels, in integer_product.wgsl. Expects ALIGNED: GC is divisible by 4.
+// Steps of one word of the depth, four input channels, in integer_product.wgsl. Expects
+// ALIGNED: GC is divisible by 4; POINTWISE: no pixel is OUTSIDE.
 
 const STEP: u32 = 1u;
 
@@ -11,7 +12,7 @@ fn place_in(pixel: u32, first: u32) -> u32 { return pixel * p.C + first; }
 
 // A word of four input channels of a pixel, from channel 4 c on.
 fn factor_at(place: u32, c: u32) -> Factor {
-  let inside = place != OUTSIDE;
+  let inside = POINTWISE == 1u || place != OUTSIDE;
   let i = select(0u, place + 4u * c, inside);
   var word = word_x(i >> 2u);
   if (ALIGNED == 0u) {

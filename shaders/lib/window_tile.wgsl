@@ -6,9 +6,6 @@
 // gpunn/ops/kernels/register_tile.py, begins_from(m), the corners of the windows of output pixels from m on, and
 // places_of(begins, ky, kx, first), place_in() of the input pixels that window cell (ky, kx) of each of them sees.
 
-// The input channels that enter some output channels: so many steps, from channel or vec4 `first` on.
-struct Depth { first: u32, steps: u32 }
-
 fn add_products(sums: ptr<function, Sums>, m: u32, n: u32, split: u32) {
   let depth = depth_of(n);
   let steps = end_of_loop(depth.steps, m < p.M);

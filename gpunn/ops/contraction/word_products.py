@@ -87,8 +87,9 @@ def by_words(call: Call, form: Form, how: Rescaling) -> Kernel:
     packed = ceil_div(channels, COLUMNS) * COLUMNS
     rows = call.y.size // max(1, channels)
     few = rows < ROWS and form.window.pointwise and form.groups == 1 and form.depth % 4 == 0
-    # Software would compile a second pipeline, and run it no sooner.
+    # Software would compile pipelines of their own for these, and run them no sooner.
     step = 4 if form.depth % (4 * WORD) == 0 and not call.device.software else 1  # words
+    pixels = form.window.pointwise and form.groups == 1 and not call.device.software
     steps = ceil_div(form.depth, WORD * (1 if few else step))
     grid = (row_tiles if few else tiles)(rows, packed, steps, call.device)
     offset = _offset(call)
@@ -115,11 +116,11 @@ def by_words(call: Call, form: Form, how: Rescaling) -> Kernel:
         constants={
             "CENTRED": int(zero_w == 0),
             "SPLITS": grid.splits,
-            **({} if few else {"ALIGNED": int(form.depth % 4 == 0), **TILE.constants}),
+            **({} if few else _tile_constants(form, pixels)),
         },
         functions={"products": _dot_product(call)},
-        libraries=(*row_library(rows, channels), *(() if few else (_STEPS[step],))),
-        generated="" if few else TILE.of_windows(grid.splits),
+        libraries=(*row_library(rows, channels), *(() if few else _tile_libraries(step, pixels))),
+        generated="" if few else (TILE.of_rows if pixels else TILE.of_windows)(grid.splits),
         lanes=4,
         loop_iterations=window_iterations(form.window, ceil_div(steps, grid.splits)),
         any_width=few and grid.splits == 1,
@@ -128,6 +129,14 @@ def by_words(call: Call, form: Form, how: Rescaling) -> Kernel:
         + grid.reason,
     )
     return how.finish.of(kernel)
+
+
+def _tile_constants(form: Form, pixels: bool) -> dict[str, int]:
+    return {"ALIGNED": int(form.depth % WORD == 0), "POINTWISE": int(pixels), **TILE.constants}
+
+
+def _tile_libraries(step: int, pixels: bool) -> tuple[str, ...]:
+    return _STEPS[step], *(("pixel_tile",) if pixels else ("window_tile", "window"))
 
 
 def _reads(how: Rescaling, offset: int, words: int, packed: int) -> tuple[Read, ...]:
