@@ -64,7 +64,7 @@ def tile_kernel(
         },
         constants={"SPLITS": grid.splits, **tile.constants, **constants},
         libraries=(library, "real_sums", *_stores(rows, channels, groups), *tile.libraries),
-        generated=tile.of_windows(grid.splits),
+        generated=tile.of_windows(grid.splits, call.device),
         functions=activation_function(call),
         loop_iterations=nested(*size, ceil_div(steps, grid.splits)).iterations,
         reason=f"{tile.rows} pixels x {tile.channels} channels in registers; {depth} input channels "

@@ -118,7 +118,7 @@ def _in_tiles(call: Call, sizes: tuple[int, int, int], tile: RegisterTile, layou
         reads=(x, *others),
         constants={**kernel.constants, **tile.constants},
         libraries=(*kernel.libraries, *tile.libraries),
-        generated=tile.of_rows(grid.splits),
+        generated=tile.of_rows(grid.splits, call.device),
         reason=f"{kernel.reason}: {tile.reason}{grid.reason}",
     )
 

@@ -120,7 +120,7 @@ def by_words(call: Call, form: Form, how: Rescaling) -> Kernel:
         },
         functions={"products": _dot_product(call)},
         libraries=(*row_library(rows, channels), *(() if few else _tile_libraries(step, pixels))),
-        generated="" if few else (TILE.of_rows if pixels else TILE.of_windows)(grid.splits),
+        generated="" if few else (TILE.of_rows if pixels else TILE.of_windows)(grid.splits, call.device),
         lanes=4,
         loop_iterations=window_iterations(form.window, ceil_div(steps, grid.splits)),
         any_width=few and grid.splits == 1,

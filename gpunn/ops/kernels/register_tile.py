@@ -48,13 +48,16 @@ class RegisterTile:
         """Return the constants of its kernels."""
         return {"ROWS": self.rows}
 
-    def of_rows(self, splits: int) -> str:
+    def of_rows(self, splits: int, device: DeviceProperties) -> str:
         """Write what lib/register_tile.wgsl leaves open, for rows of matrices, whose sums so many share."""
-        return _written(self.rows, self.channels // 4, splits > 1, False)
+        return self._written(splits, device, False)
 
-    def of_windows(self, splits: int) -> str:
+    def of_windows(self, splits: int, device: DeviceProperties) -> str:
         """Write the same for the windows of output pixels (lib/window_tile.wgsl)."""
-        return _written(self.rows, self.channels // 4, splits > 1, True)
+        return self._written(splits, device, True)
+
+    def _written(self, splits: int, device: DeviceProperties, windows: bool) -> str:
+        return _written(self.rows, self.channels // 4, splits > 1, not device.software, windows)
 
 
 TILE = RegisterTile(8, 8, 4)  # of the rule
@@ -81,16 +84,30 @@ def other_tiles(rows: int, channels: int, depth: int, device: DeviceProperties) 
 
 
 @cache
-def _written(rows: int, columns: int, shared: bool, windows: bool) -> str:
-    parts = _sums(rows), _results(rows), _shared(rows if shared else 0, columns), _begins(rows, windows)
+def _written(rows: int, columns: int, shared: bool, ahead: bool, windows: bool) -> str:
+    parts = (
+        _sums(rows, ahead),
+        _results(rows),
+        _shared(rows if shared else 0, columns),
+        _begins(rows, windows),
+    )
     return "\n".join(line for part in parts for line in part)
 
 
-def _sums(rows: int) -> Iterator[str]:
+def _sums(rows: int, ahead: bool) -> Iterator[str]:
+    """Write sums_of() and add_step().
+
+    ahead: with all loads before the first product, so that they are under way together. Compilers of GPUs
+    do not always put them there; those of software keep what is loaded in memory then.
+    """
     yield f"fn sums_of(row: Row) -> Sums {{ return Sums({_each(rows, lambda k: 'row')}); }}"
     yield "fn add_step(sums: ptr<function, Sums>, w: Weights, places: Places, c: u32) {"
-    for k in range(rows):
-        yield f"(*sums)[{k}] = multiply_add((*sums)[{k}], w, factor_at(places[{k}], c));"
+    factors = [f"factor_at(places[{k}], c)" for k in range(rows)]
+    if ahead:
+        yield from (f"let x{k} = {factor};" for k, factor in enumerate(factors))
+        factors = [f"x{k}" for k in range(rows)]
+    for k, factor in enumerate(factors):
+        yield f"(*sums)[{k}] = multiply_add((*sums)[{k}], w, {factor});"
     yield "}"
 
 
