@@ -21,9 +21,11 @@ const LOWEST: f32 = -3.4028234e38;
 // Its indices are constants, so compilers can keep it in registers: a vector for each of four queries.
 alias Four = array<vec4<T>, 4>;
 
-var<workgroup> held_queries: array<vec4<T>, 128>; // of each query, 4 fours of the depth
-var<workgroup> held_others: array<vec4<T>, 256>; // keys, values, or what 16 invocations have of four queries each
-var<workgroup> held_weights: array<vec4<T>, 512>; // of each query, 16 vectors of the weights of every 16th key
+// The memory of a workgroup. What a loop that is written out counts, and what an invocation does, are dimensions of
+// their own: so a compiler knows how far apart loads are, and one address serves for several.
+var<workgroup> held_queries: array<array<array<vec4<T>, 4>, 4>, 8>; // of each row's four queries, 4 fours of the depth
+var<workgroup> held_others: array<array<array<vec4<T>, 16>, 4>, 4>; // keys, values, or what invocations have of queries
+var<workgroup> held_weights: array<array<array<array<vec4<T>, 4>, 4>, 4>, 8>; // of each row's queries, every 16th key
 
 @compute @workgroup_size(WX, WY, WZ)
 fn main(at: Invocation) {
@@ -50,10 +52,13 @@ fn main(at: Invocation) {
     var scores = Four();
     for (var k = 0u; k < p.K4; k += 4u) {
       let j = k + i % 4u;
-      let place = i % 4u * AT_ONCE + i / 4u;
-      held_queries[i] = four_q(loaded_query, j);
-      held_others[place] = four_k(keys + known_key(key + i / 4u) * u32(p.k_step.x), j);
-      held_others[place + 32u] = four_k(keys + known_key(key + i / 4u + 32u) * u32(p.k_step.x), j);
+      let loaded = i / 4u;
+      held_queries[row][loaded % 4u][i % 4u] = four_q(loaded_query, j);
+      held_others[i % 4u][loaded / 16u][loaded % 16u] = four_k(keys + known_key(key + loaded) * u32(p.k_step.x), j);
+      held_others[i % 4u][loaded / 16u + 2u][loaded % 16u] = four_k(
+        keys + known_key(key + loaded + 32u) * u32(p.k_step.x),
+        j,
+      );
       workgroupBarrier();
       add_scores(&scores, row, column, 0u);
       add_scores(&scores, row, column, 1u);
@@ -67,7 +72,7 @@ fn main(at: Invocation) {
     scores[1] = scores[1] * scale + four_mask(mask, query + 1u, key + column);
     scores[2] = scores[2] * scale + four_mask(mask, query + 2u, key + column);
     scores[3] = scores[3] * scale + four_mask(mask, query + 3u, key + column);
-    held_others[i] = vec4<T>(
+    held_others[row / 4u][row % 4u][column] = vec4<T>(
       highest(scores[0], there),
       highest(scores[1], there),
       highest(scores[2], there),
@@ -75,13 +80,13 @@ fn main(at: Invocation) {
     );
     workgroupBarrier();
     let before = top;
-    for (var c = 0u; c < 16u; c++) { top = max(top, held_others[row * 16u + c]); }
+    for (var c = 0u; c < 16u; c++) { top = max(top, held_others[row / 4u][row % 4u][c]); }
     let kept = terms(before - top);
     total = total * kept + vec4<T>(
-      weigh(scores[0] - top.x, there, row * 4u, column),
-      weigh(scores[1] - top.y, there, row * 4u + 1u, column),
-      weigh(scores[2] - top.z, there, row * 4u + 2u, column),
-      weigh(scores[3] - top.w, there, row * 4u + 3u, column),
+      weigh(scores[0] - top.x, there, row, 0u, column),
+      weigh(scores[1] - top.y, there, row, 1u, column),
+      weigh(scores[2] - top.z, there, row, 2u, column),
+      weigh(scores[3] - top.w, there, row, 3u, column),
     );
     sums[0] *= kept.x;
     sums[1] *= kept.y;
@@ -90,8 +95,8 @@ fn main(at: Invocation) {
     workgroupBarrier();
 
     for (var c = 0u; c < 16u; c += 4u) {
-      held_others[i] = value(values, key + key_of(c, row), n);
-      held_others[i + 128u] = value(values, key + key_of(c, row + 8u), n);
+      held_others[row / 4u][row % 4u][column] = value(values, key + key_of(c, row), n);
+      held_others[row / 4u + 2u][row % 4u][column] = value(values, key + key_of(c, row + 8u), n);
       workgroupBarrier();
       add_values(&sums, row, column, c, 0u);
       add_values(&sums, row, column, c, 1u);
@@ -101,10 +106,10 @@ fn main(at: Invocation) {
     }
   }
 
-  held_others[i] = total;
+  held_others[row / 4u][row % 4u][column] = total;
   workgroupBarrier();
   total = vec4<T>();
-  for (var c = 0u; c < 16u; c++) { total += held_others[row * 16u + c]; }
+  for (var c = 0u; c < 16u; c++) { total += held_others[row / 4u][row % 4u][c]; }
   put_query(matrix, query, n, sums[0], total.x);
   put_query(matrix, query + 1u, n, sums[1], total.y);
   put_query(matrix, query + 2u, n, sums[2], total.z);
@@ -117,13 +122,16 @@ fn known_key(key: u32) -> u32 { return min(key, p.KEYS - 1u); }
 
 // Adds the products of four elements of the depth to the scores of four queries and every 16th key.
 fn add_scores(scores: ptr<function, Four>, row: u32, column: u32, j: u32) {
-  let key = j * AT_ONCE + column;
-  let keys = Four(held_others[key], held_others[key + 16u], held_others[key + 32u], held_others[key + 48u]);
-  let query = row * 16u + j;
-  (*scores)[0] += products(held_queries[query], keys);
-  (*scores)[1] += products(held_queries[query + 4u], keys);
-  (*scores)[2] += products(held_queries[query + 8u], keys);
-  (*scores)[3] += products(held_queries[query + 12u], keys);
+  let keys = Four(
+    held_others[j][0][column],
+    held_others[j][1][column],
+    held_others[j][2][column],
+    held_others[j][3][column],
+  );
+  (*scores)[0] += products(held_queries[row][0][j], keys);
+  (*scores)[1] += products(held_queries[row][1][j], keys);
+  (*scores)[2] += products(held_queries[row][2][j], keys);
+  (*scores)[3] += products(held_queries[row][3][j], keys);
 }
 
 fn products(q: vec4<T>, keys: Four) -> vec4<T> {
@@ -141,10 +149,10 @@ fn term(r: T) -> T { return select(exp(max(p.beta * r, T(-100))), r, is_nan(r));
 
 fn terms(r: vec4<T>) -> vec4<T> { return vec4<T>(term(r.x), term(r.y), term(r.z), term(r.w)); }
 
-// Holds the weights of a query, from its scores relative to the highest one, and returns their sum.
-fn weigh(scores: vec4<T>, there: vec4<bool>, query: u32, column: u32) -> T {
+// Holds the weights of a row's query, from its scores relative to the highest one, and returns their sum.
+fn weigh(scores: vec4<T>, there: vec4<bool>, row: u32, query: u32, column: u32) -> T {
   let weights = select(vec4<T>(), terms(scores), there);
-  held_weights[query * 16u + column] = weights;
+  held_weights[row][query][column / 4u][column % 4u] = weights;
   return weights.x + weights.y + weights.z + weights.w;
 }
 
@@ -153,18 +161,16 @@ fn key_of(c: u32, r: u32) -> u32 { return c + r / 4u + r % 4u * 16u; }
 
 // Adds the values of four keys, times the weights in vector c + j.
 fn add_values(sums: ptr<function, Four>, row: u32, column: u32, c: u32, j: u32) {
-  let place = j * 64u + column;
   let values = mat4x4<T>(
-    held_others[place],
-    held_others[place + 16u],
-    held_others[place + 32u],
-    held_others[place + 48u],
+    held_others[j][0][column],
+    held_others[j][1][column],
+    held_others[j][2][column],
+    held_others[j][3][column],
   );
-  let query = row * 64u + c + j;
-  (*sums)[0] += values * held_weights[query];
-  (*sums)[1] += values * held_weights[query + 16u];
-  (*sums)[2] += values * held_weights[query + 32u];
-  (*sums)[3] += values * held_weights[query + 48u];
+  (*sums)[0] += values * held_weights[row][0][c / 4u][j];
+  (*sums)[1] += values * held_weights[row][1][c / 4u][j];
+  (*sums)[2] += values * held_weights[row][2][c / 4u][j];
+  (*sums)[3] += values * held_weights[row][3][c / 4u][j];
 }
 
 // Rows without any score above -inf, whose sum is about 0, are NaN: 0 / 0.
