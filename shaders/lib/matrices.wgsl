@@ -12,3 +12,9 @@ fn matrix_at(q: u32) -> mat4x4<T> {
   let q3 = q2 + p.W4;
   return mat4x4<T>(load4_w(q), load4_w(q1), load4_w(q2), load4_w(q3));
 }
+
+// A sum with a step of the depth, product by product: so each is one fused multiplication and addition, whatever a
+// compiler makes of a matrix times a vector.
+fn with_step(sum: vec4<T>, w: mat4x4<T>, x: Factor) -> vec4<T> {
+  return sum + w[0] * x.x + w[1] * x.y + w[2] * x.z + w[3] * x.w;
+}

@@ -11,4 +11,9 @@ fn weights_at(at: At, k: u32, column: u32) -> Weights {
   );
 }
 
-fn product(weights: Weights, held: Held) -> vec4<T> { return weights * vec4<T>(held); }
+// A sum with the products of four elements of the depth, one by one: each is one fused multiplication and addition,
+// whatever a compiler makes of a matrix times a vector.
+fn with_products(sum: vec4<T>, w: Weights, held: Held) -> vec4<T> {
+  let x = vec4<T>(held);
+  return sum + w[0] * x.x + w[1] * x.y + w[2] * x.z + w[3] * x.w;
+}

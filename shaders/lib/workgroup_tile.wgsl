@@ -18,8 +18,8 @@
 //   lib/workgroup_words.wgsl: Held, what workgroup memory holds of four elements; Loader, what an invocation knows of
 //   what it brings, and loader_of(i, row, column), that of invocation i; hold_row(v, load, loader, step) and
 //   hold_weights(v, loader, step), which make Helds; Weights, weights_at(at, k, column), those of a vec4 column for
-//   four elements of the depth, and product(weights, held); multiply_add(sums, i, at, step), which adds the products of
-//   a step; finish_loads(i, loader), called by all behind the last step;
+//   four elements of the depth, and with_products(sum, weights, held), a sum with theirs; multiply_add(sums, i, at,
+//   step), which adds the products of a step; finish_loads(i, loader), called by all behind the last step;
 //   total(cell, n, sum), the result of a cell, whose channels are n;
 //   put_channels() of lib/rows.wgsl or lib/rows_of_fours.wgsl. WX is 256;
 //   of gpunn/ops/kernels/workgroup_tile.py, what is written out for each load and each sum, so that all indices are

@@ -40,11 +40,10 @@ fn weights_at(at: At, k: u32, column: u32) -> Weights {
   );
 }
 
-fn product(weights: Weights, held: Held) -> vec4<i32> {
-  return products4(weights.first, vec4<i32>(held.x)) + products4(weights.second, vec4<i32>(held.y)) + products4(
-    weights.third,
-    vec4<i32>(held.z),
-  ) + products4(weights.fourth, vec4<i32>(held.w));
+// One by one: an instruction adds a dot product to a sum.
+fn with_products(sum: vec4<i32>, w: Weights, held: Held) -> vec4<i32> {
+  let half = sum + products4(w.first, vec4<i32>(held.x)) + products4(w.second, vec4<i32>(held.y));
+  return half + products4(w.third, vec4<i32>(held.z)) + products4(w.fourth, vec4<i32>(held.w));
 }
 
 fn multiply_add(sums: ptr<function, Sums>, i: u32, at: At, step: u32) { add_step(sums, at); }

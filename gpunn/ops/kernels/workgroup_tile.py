@@ -120,22 +120,23 @@ def _loads(tile: WorkgroupTile) -> Iterator[str]:
 
 
 def _products(
-    tile: WorkgroupTile, name: str, weights: str, product: Callable[[int, str], str]
+    tile: WorkgroupTile, name: str, weights: str, product: Callable[[str, int, str], str]
 ) -> Iterator[str]:
-    """Write a function that adds products to all sums; product: of a column and what is held of a row."""
+    """Write a function that adds products to all sums; product: a sum with that of a column and a row."""
     yield f"fn {name}(sums: ptr<function, Sums>, at: At, four: u32) {{"
     yield from (f"let w{c} = {weights}(at, 4u * four, {c}u);" for c in range(tile.columns))
     for k, (row, column) in enumerate(tile._sums):
-        yield f"(*sums)[{k}] += {product(column, f'held_rows[at.part][{row}][at.row]')};"
+        held = f"held_rows[at.part][{row}][at.row]"
+        yield f"(*sums)[{k}] = {product(f'(*sums)[{k}]', column, held)};"
     yield "}"
 
 
-def _four(column: int, row: str) -> str:
-    return f"product(w{column}, {row}[four])"
+def _four(sum: str, column: int, row: str) -> str:
+    return f"with_products({sum}, w{column}, {row}[four])"
 
 
-def _eight(column: int, row: str) -> str:
-    return f"pair_product(w{column}, {row}[four], {row}[four + 1u])"
+def _eight(sum: str, column: int, row: str) -> str:
+    return f"{sum} + pair_product(w{column}, {row}[four], {row}[four + 1u])"
 
 
 def _slices(tile: WorkgroupTile) -> Iterator[str]:
