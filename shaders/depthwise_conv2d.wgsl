@@ -1,20 +1,17 @@
-//!use flat
+//!use flat known_window
 // Depthwise convolution over height and width, with a channel multiplier.
 // Expects x [batch, H, W, C], w [KH, KW, N], bias [N] and y [batch, OH, OW, N]; C and N count V's, N = C * MULTIPLIER;
 // the functions of lib/real.wgsl and lib/chain.wgsl; p.H, p.W, p.OH, p.OW, p.KW, p.SH, p.SW (stride), p.DH, p.DW
 // (dilation), p.PT, p.PL (padding), p.C, p.x_pitch and p.x_first (where pixels of x begin), p.N, p.MULTIPLIER, p.TILES
-// (OW / 4, rounded up), p.count (N * TILES * batch * OH); p.first and p.end: the rows and columns of the window to add
-// up here; HEIGHT and WIDTH: those of the whole window, instead, or zeros; SLIDE (1: the stride along x equals the
-// dilation). An invocation computes 4 output pixels along x, of one V of channels; numbers of invocations count V's,
-// then tiles, then rows.
-// With HEIGHT and WIDTH compilers can write the loops out, and as no branch depends on which rows are inside, all loads
-// are under way at once.
+// (OW / 4, rounded up), p.count (N * TILES * batch * OH); SLIDE (1: the stride along x equals the dilation); what
+// lib/known_window.wgsl expects. An invocation computes 4 output pixels along x, of one V of channels; numbers of
+// invocations count V's, then tiles, then rows.
 // If SLIDE is 1, a step moves the four pixels by one, and three of the four values are there already. Places before the
 // first row or column wrap to large numbers, so one comparison tells inside from outside.
 
 // What pixel `column` of a row has of V c of the channels; 0 outside of the image. below: whether the row is inside.
 fn fetch(base: u32, column: u32, c: u32, below: bool) -> V {
-  let inside = column < p.W && (HEIGHT == 0u || below);
+  let inside = column < p.W && (!KNOWN || below);
   return select(V(), enter(loadv_x(select(0u, (base + column) * p.x_pitch + p.x_first + c, inside))), inside);
 }
 
@@ -27,8 +24,8 @@ fn compute(i: u32) {
   let image = line / p.OH;
   let top = (line - image * p.OH) * p.SH - p.PT;
   let left = ox * p.SW - p.PL;
-  let begins = select(vec2<u32>(), vec2<u32>(p.first.xy), HEIGHT == 0u);
-  let ends = select(vec2<u32>(HEIGHT, WIDTH), vec2<u32>(p.end.xy), HEIGHT == 0u);
+  let begins = first_cell();
+  let ends = end_of_cells();
   let o = (line * p.OW + ox) * p.N + n;
   var a0 = begin(o, n);
   var a1 = begin(o + p.N, n);
@@ -37,7 +34,7 @@ fn compute(i: u32) {
   for (var ky = begins.x; ky < ends.x; ky++) {
     let row = top + ky * p.DH;
     let below = row < p.H;
-    if (HEIGHT == 0u && !below) { continue; }
+    if (!KNOWN && !below) { continue; }
     let base = (image * p.H + row) * p.W;
     var x0 = V();
     var x1 = V();

@@ -26,11 +26,10 @@ from gpunn.ops.contraction.product_rescaling import Rounding, rescaling
 from gpunn.ops.contraction.wide_sums import most_iterations
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.kernels.chain import NO_LOOPS, Box, boxes, real_sums
-from gpunn.ops.kernels.window import Window, window_params
+from gpunn.ops.kernels.window import UNKNOWN_SIZE, Window, known_size, window_params
 from gpunn.rows import Pitch
 
 _COLUMNS = 4  # output pixels along x of an invocation that computes a part of a row
-_WRITTEN_OUT = 25  # cells of a window whose sums the compilers of GPUs may write out
 _OF_ALL_STRIDES = ", with the pipeline of all strides"
 
 # Completes a kernel of depthwise sums for reals or integers, for parts of the sums.
@@ -127,9 +126,8 @@ def _row_kernel(call: Call, window: Window, whole: bool) -> Kernel:
     across = ceil_div(window.out[1], _COLUMNS)
     count = across * call.y.shape[0] * window.out[0]
     kernel = _kernel(call, window, "depthwise_conv2d", count, {"TILES": across}, f"{_COLUMNS} pixels")
-    known = whole and not call.device.software and math.prod(window.size) <= _WRITTEN_OUT
-    height, width = window.size if known else (0, 0)
-    return replace(kernel, constants={"SLIDE": int(_slides(window)), "HEIGHT": height, "WIDTH": width})
+    size = known_size(window, call.device) if whole else UNKNOWN_SIZE
+    return replace(kernel, constants={"SLIDE": int(_slides(window)), **size})
 
 
 def _slides(window: Window) -> bool:

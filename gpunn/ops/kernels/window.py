@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from gpunn.device import DeviceProperties
 from gpunn.kernel import nested
 from gpunn.ops.call import Call
 from gpunn.ops.memory import empty
@@ -20,6 +21,9 @@ MAX_PADDED = 64, 1 << 14  # a padded image may be so many times its input, or ha
 
 Pair = tuple[int, int]
 Padding = str | tuple[Pair, Pair]
+
+_WRITTEN_OUT = 25  # cells of a window over which loops may be written out
+UNKNOWN_SIZE: Mapping[str, int] = {"HEIGHT": 0, "WIDTH": 0}  # constants, see known_size()
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +139,18 @@ def strided(x: Array, shape: Sequence[int], steps: Sequence[int], first: int = 0
 def tap(padded: Array, window: Window, row: int, column: int) -> Array:
     """Return the input of cell (row, column) of the window: a view [N, OH, OW, C] of the padded input."""
     return seen(padded, window)[:, :, :, row, column]
+
+
+def known_size(window: Window, device: DeviceProperties) -> Mapping[str, int]:
+    """Return the constants of a kernel that combines whole windows, for lib/known_window.wgsl.
+
+    The size of a large window stays unknown, and so does that of any on software: they would take longer to
+    compile.
+    """
+    if device.software or math.prod(window.size) > _WRITTEN_OUT:
+        return UNKNOWN_SIZE
+    height, width = window.size
+    return {"HEIGHT": height, "WIDTH": width}
 
 
 def window_iterations(window: Window, *inner: int) -> int:

@@ -22,7 +22,13 @@ from gpunn.ops.call import Call
 from gpunn.ops.kernels.chain import boxes, chained, keeping
 from gpunn.ops.kernels.cooperative import CooperativeGroup
 from gpunn.ops.kernels.tiling import shares
-from gpunn.ops.kernels.window import Window, window_iterations, window_params
+from gpunn.ops.kernels.window import (
+    UNKNOWN_SIZE,
+    Window,
+    known_size,
+    window_iterations,
+    window_params,
+)
 from gpunn.rows import Pitch
 from gpunn.types import DType, Shape, TensorType
 
@@ -137,6 +143,9 @@ def _singly(call: Call, how: _Pass, partial: DType) -> list[Kernel]:
     pixels = Pitch(channels, lanes)
     results = math.prod(how.result) // lanes
     group = CooperativeGroup(results, shares(results, window.size[0], call.device))
+    parts = boxes(window.size, call.device.max_loop_iterations, group.size)
+    whole = group.size == len(parts) == 1
+    size = known_size(window, call.device) if whole else UNKNOWN_SIZE
     kernel = Kernel(
         body="pool2d",
         threads=group.threads,
@@ -150,12 +159,11 @@ def _singly(call: Call, how: _Pass, partial: DType) -> list[Kernel]:
             "C": channels // lanes,
         },
         functions=how.functions,
-        constants=group.constants,
+        constants={**group.constants, **size},
         libraries=("pool_shared" if group.size > 1 else "pool_alone",),
         lanes=lanes,
         reason=f"one output pixel x {lanes} channels"
         + (f", rows in {group.size} shares" if group.size > 1 else ""),
     )
-    parts = boxes(window.size, call.device.max_loop_iterations, group.size)
     as_combined = {name: f for name, f in how.functions.items() if name != "apply"} | _KEPT
     return chained(kernel, keeping(kernel, {"y": TensorType(partial, how.result)}, as_combined), parts)
