@@ -7,12 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from gpunn.backends.webgpu.device import open_device
 from gpunn.graph.operation import Operand
 from gpunn.model import Model
 from gpunn.types import float32
 from tests.backends import test_loop_kernels as one_workgroup
 from tests.backends.test_loop_kernels import agree, constant, looped, place_of, ran
-from tests.ops.harness import random
+from tests.ops.harness import limit_device, random
 
 
 @pytest.fixture(autouse=True)
@@ -50,6 +51,8 @@ def test_many_rounds_are_one_submission_with_the_bindings_of_two(gpu: str) -> No
 def test_what_takes_too_much_workgroup_memory(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight convolutions have shaders of their own, each with memory that invocations share."""
     monkeypatch.setattr("gpunn.backends.webgpu.loop_writer.MAX_WORK", 1 << 20)
+    properties = open_device(None, False).properties
+    limit_device(monkeypatch, limits={**properties.limits, "max-compute-workgroup-storage-size": 16_384})
     attrs = {"padding": "same"}
     activations = (None, "relu", "relu6", "relu1", "tanh", "logistic", "sign_bit", "hard_swish")
 
