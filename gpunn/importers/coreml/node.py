@@ -116,6 +116,10 @@ class Node(common.Node):
             self.corrupt(f"the {what} are no list of integers")
         return tuple(int(v) for v in values)
 
+    def number(self, index: int, what: str) -> int:
+        """Return the one integer that input `index` holds. Raises FormatError for more or none."""
+        return self.ints_of(self.numbers(index, what), f"input {index}, the {what},", 1)[0]
+
     def scalar(self, value: float) -> Operand:
         """Return a float32 constant of rank 0."""
         return self.floats(np.float32(value))

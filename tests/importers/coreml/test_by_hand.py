@@ -100,3 +100,15 @@ def test_slopes_of_prelu_in_all_forms(form: str, backend: str) -> None:
         alpha.quantization.linearQuantization.scale.append(0.5)
     y = run(made, backend, np.full((1, 2, 1, 1), -1))[0]
     assert y.reshape(-1).tolist() == [-2, -3]
+
+
+def test_permute_without_an_order_changes_nothing(backend: str) -> None:
+    made, _ = single("permute", (1, 1, 2, 3))
+    x = np.arange(6, dtype=np.float32).reshape(1, 1, 2, 3)
+    np.testing.assert_array_equal(run(made, backend, x)[0], x)
+
+
+def test_windows_a_huge_step_apart(backend: str) -> None:
+    made, params = single("slidingWindows", (5,))
+    params.windowSize, params.step = 2, 2**64 - 1
+    np.testing.assert_array_equal(run(made, backend, np.arange(5))[0], [[0, 1]])

@@ -248,3 +248,33 @@ def test_weights_that_are_no_numbers_raise_no_warning() -> None:
     for weights in (params.gamma, params.beta, params.mean, params.variance):
         weights.floatValue.append(b"\x01\x00\x80\x7f")  # a signalling NaN
     gpunn.load(made.SerializeToString())
+
+
+@pytest.mark.parametrize("kind", ["cumSum", "oneHot", "topK"])
+def test_a_number_of_no_elements(kind: str) -> None:
+    made = model((2, 3), exact=True)
+    made.neuralNetwork.layers.add(name="c", output=["e"]).loadConstantND.shape.append(0)
+    layer(made, kind, ["x", "e"], ["y", "z"] if kind == "topK" else ["y"])
+    with pytest.raises(gpunn.FormatError, match=r"input 1, .*has 0 entries, expected 1"):
+        gpunn.load(made.SerializeToString())
+
+
+@pytest.mark.parametrize(("groups", "each"), [(1, 2), (2, 4), (2, 1)])
+def test_filters_that_do_not_fit_their_groups(groups: int, each: int) -> None:
+    made = model((1, 4, 5, 5), exact=True)
+    params = layer(made, "convolution")
+    params.outputChannels, params.kernelChannels, params.nGroups = 4, each, groups
+    params.kernelSize.extend([1, 1])
+    params.weights.floatValue.append(floats(range(4 * each)))
+    with pytest.raises(gpunn.FormatError, match=f"filters of {each} channels in {groups} groups"):
+        gpunn.load(made.SerializeToString())
+
+
+def test_many_steps_for_many_images() -> None:
+    made = image_model(10)
+    for k in range(80):
+        image = made.description.input.add(name=f"i{k}").type.imageType
+        image.width, image.height, image.colorSpace = 1, 1, 10
+        made.neuralNetwork.preprocessing.add().scaler.channelScale = 2
+    with pytest.raises(gpunn.FormatError, match="80 steps of preprocessing for each of 81 images"):
+        gpunn.load(made.SerializeToString())

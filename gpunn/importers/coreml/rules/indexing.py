@@ -77,14 +77,14 @@ def cumulative_sum(node: Node) -> Value:
     how = {"exclusive": params.excludeFinalSum, "reverse": params.reverse}
     if len(node.inputs) > 1 and node.operand(1).value is None:
         return node.add("cumsum", x, node.add("cast", node.operand(1), dtype="int32"), **how)
-    stated = node.numbers(1, "axis")[0] if len(node.inputs) > 1 else params.axis
+    stated = node.number(1, "axis") if len(node.inputs) > 1 else params.axis
     return node.add("cumsum", x, axis=node.axis(stated, x.type.rank), **how)
 
 
 def one_hot(node: Node) -> Value:
     """Return for each index a vector that is `onValue` there and `offValue` elsewhere."""
     params, x = node.params, node.operand(0)
-    depth = int(node.numbers(1, "depth")[0] if len(node.inputs) > 1 else params.oneHotVectorSize)
+    depth = int(node.number(1, "depth") if len(node.inputs) > 1 else params.oneHotVectorSize)
     indices = node.add("cast", x, dtype="int32")
     values = node.scalar(params.onValue), node.scalar(params.offValue)
     return node.add("one_hot", indices, *values, depth=depth, axis=node.axis(params.axis, x.type.rank + 1))
@@ -94,7 +94,7 @@ def top_k(node: Node) -> Sequence[Value]:
     """Return the greatest or least elements along an axis, and their indices."""
     params, x = node.params, node.operand(0)
     axis = node.axis(params.axis, x.type.rank)
-    count = int(node.numbers(1, "number of elements")[0] if len(node.inputs) > 1 else params.K)
+    count = int(node.number(1, "number of elements") if len(node.inputs) > 1 else params.K)
     rows = along_rows(node, x, axis)
     if params.useBottomK:
         rows = node.add("neg", rows)
@@ -120,6 +120,7 @@ def sliding_windows(node: Node) -> Value:
     size, step, extent = int(params.windowSize), int(params.step), x.type.shape[axis]
     if not 1 <= size <= extent or step < 1:
         node.corrupt(f"windows of {size} elements, {step} apart, do not fit {extent}")
+    step = min(step, extent)  # numbers in the file may be of any size
     count = (extent - size) // step + 1
     starts, places = node.integers(np.arange(count)[:, None] * step), node.integers(np.arange(size))
     return node.add("gather", x, node.add("add", starts, places), axis=axis)

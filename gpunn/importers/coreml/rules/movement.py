@@ -16,8 +16,13 @@ _PERMUTED = {4: (0, 1, 2, 3), 5: (0, 2, 3, 4)}  # the axes [sequence, C, H, W] o
 
 
 def permute(node: Node) -> Value:
-    """Return x with the axes [sequence, channel, height, width] in another order; the batch stays."""
+    """Return x with the axes [sequence, channel, height, width] in another order; the batch stays.
+
+    Without an order, the result is x.
+    """
     x = node.only()
+    if not node.params.axis:
+        return x
     order = node.ints_of(node.params.axis, "axis", 4)
     if x.type.rank not in _PERMUTED or sorted(order) != [0, 1, 2, 3]:
         node.corrupt(f"axis {list(order)} is no order of 4 axes of an input of shape {list(x.type.shape)}")

@@ -95,9 +95,11 @@ def convolution(node: Node) -> Value:
         )
         attrs = {"stride": stride, "dilation": dilation, "padding": padding}
         if len(node.inputs) == 2:
-            weights = node.operand(1)
-            filter: Value = node.add("transpose", _rank4(node, weights), perm=(0, 2, 3, 1))
+            weights = _rank4(node, node.operand(1))
+            _expect_share(node, node.shape(weights)[1], channels, groups)
+            filter: Value = node.add("transpose", weights, perm=(0, 2, 3, 1))
         else:
+            _expect_share(node, int(params.kernelChannels), channels, groups)
             stored = node.weights(params.weights, outputs, int(params.kernelChannels), *kernel)
             if groups == channels and params.kernelChannels == 1 and groups > 1:
                 depthwise = node.floats(np.ascontiguousarray(stored.transpose(1, 2, 3, 0)))
@@ -107,6 +109,12 @@ def convolution(node: Node) -> Value:
             filter = node.floats(np.ascontiguousarray(stored.transpose(0, 2, 3, 1)))
         y = node.add("conv2d", image, filter, bias, **attrs)
     return channel_first(node, y, leading)
+
+
+def _expect_share(node: Node, each: int, channels: int, groups: int) -> None:
+    """Raise FormatError unless filters of `each` channels see those of one group."""
+    if each * groups != channels:
+        node.corrupt(f"filters of {each} channels in {groups} groups do not fit an input of {channels}")
 
 
 def _rank4(node: Node, weights: Value) -> Value:
