@@ -127,12 +127,12 @@ CHECKS: Mapping[str, Check] = {
 def _of_preprocessing(network: Network) -> Iterator[str]:
     """Yield what contradicts itself in the steps from photos to tensors."""
     inputs = {message.name: message.type for message in network.description.input}
-    images = [name for name, type in inputs.items() if type.WhichOneof("Type") == "imageType"]
+    images = {name: [name] for name, type in inputs.items() if type.WhichOneof("Type") == "imageType"}
     scaled: dict[str, int] = {}
     for number, step in enumerate(network.message.preprocessing):
         where = f"preprocessing {number}"
         name, kind = step.featureName, step.WhichOneof("preprocessor")
-        meant = [image for image in images if name in ("", image)]
+        meant = images.get(name, ()) if name else [*images]
         if name and not meant:
             what = "no image" if name in inputs else "no input"
             yield f"{where} is for {shown(name)}, which is {what}: it is ignored"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -15,12 +16,35 @@ from gpunn.importers.coreml.node import Node, Value
 from gpunn.importers.coreml.weights import packed_floats
 from gpunn.types import Array, DType, Shape
 
+MAX_STEPS = 1 << 12  # of preprocessing that is for all images, in all
 
-def into_network(network: Network, feature: Feature, node: Node) -> Value:
-    """Add the steps from an input as callers give it to the tensor that layers read."""
+
+def preprocessing_of(network: Network, features: Sequence[Feature]) -> Mapping[str, Sequence[Message]]:
+    """Return the preprocessing of each image among the inputs, by name: steps without a name are for all.
+
+    Raises FormatError if a small file asks for too many steps.
+    """
+    images = [feature.name for feature in features if feature.color_space]
+    steps = network.message.preprocessing
+    unnamed = sum(not step.featureName for step in steps)
+    if unnamed and unnamed * len(images) > max(MAX_STEPS, len(images)):
+        network.fail(f"asks for {unnamed} steps of preprocessing for each of {len(images)} images")
+    found: dict[str, list[Message]] = {name: [] for name in images}
+    for step in steps:
+        for name in (step.featureName,) if step.featureName else images:
+            if name in found:
+                found[name].append(step)
+    return found
+
+
+def into_network(network: Network, feature: Feature, steps: Sequence[Message], node: Node) -> Value:
+    """Add the steps from an input as callers give it to the tensor that layers read.
+
+    `steps` are an image's preprocessing.
+    """
     x = node.operand(0)
     if feature.color_space:
-        return _from_image(network, feature, node, x)
+        return _from_image(network, feature, steps, node, x)
     shape = x.type.shape
     if network.message.arrayInputShapeMapping or not network.legacy or len(shape) == 5:
         return x
@@ -38,15 +62,14 @@ def into_network(network: Network, feature: Feature, node: Node) -> Value:
     return node.add("reshape", x, shape=five)
 
 
-def _from_image(network: Network, feature: Feature, node: Node, x: Value) -> Value:
+def _from_image(network: Network, feature: Feature, steps: Sequence[Message], node: Node, x: Value) -> Value:
     """Turn pixels [N, H, W, C] into float32 [N, C, H, W], or [1, N, C, H, W], scaled and shifted."""
     y: Value = node.add("dequantize", x)
     if feature.color_space == BGR:
         y = _turned(node, y)
     y = node.add("transpose", y, perm=(0, 3, 1, 2))
-    for step in network.message.preprocessing:
-        if step.featureName in ("", feature.name):
-            y = _preprocessed(network, feature, step, node, y)
+    for step in steps:
+        y = _preprocessed(network, feature, step, node, y)
     if network.message.imageInputShapeMapping == 0:
         y = node.add("reshape", y, shape=(1, *node.shape(y)))
     return y

@@ -173,14 +173,15 @@ class Drawing(Layer):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Input(Layer):
-    """An input as the layers of its network read it; see into_network()."""
+    """An input as the layers of its network read it; see into_network(). `steps`: see preprocessing_of()."""
 
     network: Network
     feature: Feature
+    steps: Sequence[Message]
 
     def answer(self, node: Node) -> Steps:
         """Return the steps to the tensor that layers read."""
-        return node.answer(into_network(self.network, self.feature, node))
+        return node.answer(into_network(self.network, self.feature, self.steps, node))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)

@@ -14,6 +14,7 @@ from gpunn.importers.common.builder import Builder
 from gpunn.importers.common.names import Names, shown
 from gpunn.importers.common.node import RefusedError
 from gpunn.importers.common.refusals import Refusals
+from gpunn.importers.coreml.conversion import preprocessing_of
 from gpunn.importers.coreml.features import Feature, OutputFeature, inputs_of, outputs_of
 from gpunn.importers.coreml.file import Network, place_of
 from gpunn.importers.coreml.layer import DRAWN, INSIDE, Context, CustomOperators, Input, Output
@@ -43,6 +44,7 @@ class Reader:
         self.refusals = refusals
         self.features = inputs_of(network, refusals)
         self.outputs = outputs_of(network, refusals)
+        self._preprocessing = preprocessing_of(network, self.features)
         self.context = Context(network.file, network.legacy, custom, refusals, network.chunks)
         self._hidden: set[Key] = {feature.tensor for feature in self.outputs}
         kinds = {layer.WhichOneof("layer") for layer in network.message.layers}
@@ -117,7 +119,10 @@ class Reader:
         if operand is None:
             return None
         title = self.names.unique(INSIDE.format(feature.name))
-        added = Input("input", origin, self.context, (title,), network=self.network, feature=feature)
+        steps = self._preprocessing.get(feature.name, ())
+        added = Input(
+            "input", origin, self.context, (title,), network=self.network, feature=feature, steps=steps
+        )
         (found,) = added.add(self.graph, (operand,))
         return found
 
