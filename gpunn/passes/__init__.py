@@ -11,7 +11,7 @@ from gpunn.passes.clamp import fuse_clamps
 from gpunn.passes.combine import combine
 from gpunn.passes.dilate import fuse_dilation
 from gpunn.passes.expand import expand, rewrite
-from gpunn.passes.fold import fold_constants
+from gpunn.passes.fold import fold_aliases, fold_constants
 from gpunn.passes.fuse import fuse_activation, fuse_pad
 from gpunn.passes.layer_norm import fuse_layer_norms
 from gpunn.passes.layout import arrange
@@ -67,6 +67,8 @@ PIPELINE: tuple[Pass, ...] = (
     *map(everywhere, _AFTERWARDS),
     # After the fusions: these see what an operation is, and not what computes it soonest.
     everywhere(rewrite),
+    # After what writes a copy as another shape.
+    everywhere(fold_aliases),
     # Last: what can be folded or left out in a body need not be counted or handed on.
     everywhere(settle_loops),
 )

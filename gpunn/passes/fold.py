@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from gpunn.graph.bodies import with_bodies
@@ -44,15 +45,23 @@ def fold_constants(model: Graph) -> Graph:
 
     What a constant comes to when it is dequantised for the first time does not count: the file holds a
     quarter of it.
+    Other shapes of constants take no memory, so they do not count either.
     A result of the model stays an operation's output; so does the result of an op that is `unbounded`,
     which networks do not apply to constants. Variables
     that nothing updates are constants.
     """
     settled = _settled(model)
-    folded = _fold(model, _Allowance(MAX_FOLDED_BYTES, MAX_READ_BYTES), dict(settled))
+    folded = _fold(model, _Allowance(MAX_FOLDED_BYTES, MAX_READ_BYTES).grants, dict(settled))
     for variable in settled:
         del folded.variables[variable]
     return folded
+
+
+def fold_aliases(model: Graph) -> Graph:
+    """Let operations read constants instead of other shapes of them, which passes may have made."""
+    known: dict[Operand, Operand] = {}
+    folded = _fold(model, lambda operation: False, known)
+    return folded if known else model
 
 
 def _settled(model: Graph) -> dict[Operand, Operand]:
@@ -66,15 +75,22 @@ def _settled(model: Graph) -> dict[Operand, Operand]:
     }
 
 
-def _fold(model: Graph, allowance: _Allowance, known: dict[Operand, Operand]) -> Graph:
+def _fold(model: Graph, grants: Callable[[Operation], bool], known: dict[Operand, Operand]) -> Graph:
+    """Add to `known` what can be computed of constants: aliases of them, and what else is granted.
+
+    Plans find a tensor's bytes through its aliases, but not those of a constant: so its alias is one, even
+    where the operation stays because its output is a result of the model.
+    """
     kept: list[Operation] = []
     wanted = model.results
     for operation in model.operations:
         operation = replace_inputs(operation, known)
-        if wanted.isdisjoint(operation.outputs) and _constant(operation) and allowance.grants(operation):
+        inner, alias = wanted.isdisjoint(operation.outputs), operation.definition.alias
+        folded = (alias or inner) and _constant(operation) and (alias or grants(operation))
+        if folded:
             known.update(_results(operation))
-        else:
-            kept.append(with_bodies(operation, lambda body: _fold(body, allowance, {})))
+        if not (folded and inner):
+            kept.append(with_bodies(operation, lambda body: _fold(body, grants, {})))
     return model.with_operations(kept)
 
 

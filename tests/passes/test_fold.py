@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from gpunn.graph.operation import Lifetime
+from gpunn.graph.operation import Lifetime, Operand
 from gpunn.model import Model
 from gpunn.ops import OPS
-from gpunn.passes.fold import MAX_FOLDED_BYTES, MAX_READ_BYTES, fold_constants
+from gpunn.passes.fold import MAX_FOLDED_BYTES, MAX_READ_BYTES, fold_aliases, fold_constants
 from gpunn.types import DType, Quantization, TensorType, float32
 from tests.passes.same import ops, same
 
@@ -62,6 +63,45 @@ def test_variables_that_nothing_updates_are_constants() -> None:
     assert [*model.variables] == [kept, changed, shown, zeros]
     constant = folded.operations[0].inputs[0]
     assert constant is not None and constant.value is not None and constant.value.tolist() == [1, 0, 3]
+
+
+@pytest.mark.parametrize("fold", [fold_constants, fold_aliases])
+def test_other_shapes_of_large_constants_are_constants(
+    fold: Callable[[Model], Model], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They take no memory. A result of the model is computed for the user alone."""
+    monkeypatch.setattr("gpunn.passes.fold.MAX_FOLDED_BYTES", 10)
+    model = Model()
+    c = model.constant("c", np.arange(6, dtype=np.float32))
+    rows, columns = (model.add("reshape", [c], {"shape": shape})[0] for shape in ((2, 3), (3, 2)))
+    model.output(
+        columns, *model.add("neg", [columns]), *model.add("add", [rows, model.input("x", rows.type)])
+    )
+    result = same(model, fold)
+    assert ops(result) == ["reshape", "neg", "add"]
+    assert all(o.inputs[0] is not None and o.inputs[0].value is not None for o in result.operations)
+
+
+def shaped(model: Model, c: Operand) -> Operand:
+    return model.add("reshape", [c], {"shape": (1, 6)})[0]
+
+
+def stacked(model: Model, c: Operand) -> Operand:
+    return model.add("stack", [c], {"axis": 0})[0]
+
+
+@pytest.mark.parametrize("shown", [False, True])
+@pytest.mark.parametrize("build", [shaped, stacked])
+def test_backends_read_other_shapes_of_constants(
+    build: Callable[[Model, Operand], Operand], shown: bool, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpunn.passes.fold.MAX_FOLDED_BYTES", 10)
+    model = Model()
+    y = build(model, model.constant("c", np.arange(6, dtype=np.float32)))
+    model.output(*model.add("add", [y, model.input("x", float32(1, 6))]), *([y] if shown else []))
+    with model.compile(backend) as compiled:
+        found = compiled.run({"x": np.ones((1, 6), np.float32)})
+    assert [v.tolist() for v in found.values()] == [[[1, 2, 3, 4, 5, 6]], [[0, 1, 2, 3, 4, 5]]][: 1 + shown]
 
 
 def test_operations_that_depend_on_an_input_stay() -> None:
