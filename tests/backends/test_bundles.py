@@ -232,3 +232,21 @@ def last_of(x: Array) -> Array:
     for _ in range(STEPS):
         x = np.cos(np.sin(x))
     return x
+
+
+def test_parts_of_parts(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slices of what is itself read where it lies in a larger tensor, behind its beginning."""
+    model = Model()
+    x = model.input("x", float32(1, 8))
+    for k in range(STEPS):
+        (y,) = model.add("fully_connected", [x, model.constant("w", random(k, 16, 8))])
+        _, part = model.add("split", [y], {"axis": 1, "sizes": (8, 8)})
+        ends = ((None, 4), (4, 8))
+        attrs = [{"begin": (0, b), "end": (1, e), "strides": (1, 1)} for b, e in ends]
+        quarters = [model.add("strided_slice", [part], each)[0] for each in attrs]
+        scores = [model.add("softmax", [quarter])[0] for quarter in quarters]
+        (x,) = model.add("concat", scores, {"axis": 1})
+    model.output(x)
+    (y,) = agree(model, [random(0, 1, 8)], STEPS - 1, monkeypatch)
+    with model.compile("cpu") as compiled:
+        np.testing.assert_allclose(y, compiled(random(0, 1, 8)), rtol=1e-4, atol=1e-6)

@@ -105,6 +105,7 @@ def begin_of_view(kernel: Kernel) -> int | None:
     else None.
     """
     params, changed = kernel.params, kernel.functions or any(w.appended for w in kernel.writes)
+    changed = changed or any(r.rows is not None for r in kernel.reads)  # its elements lie in another tensor
     if kernel.name != "strided_copy" or changed or len(kernel.reads) > 1 or params["y_start"]:
         return None
     size, begin = params["size"], params["x_start"]
