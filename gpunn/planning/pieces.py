@@ -44,8 +44,8 @@ def _leave(state: Places, operation: Operation, near: set[Operation]) -> None:
     owner, outer = state.places.get(source, (source, None))
     if owner.lifetime in (Lifetime.CONSTANT, Lifetime.VARIABLE) or isinstance(outer, Walk):
         return  # what a variable holds may be replaced before a piece of it is read
-    if operand.type.dtype is not owner.type.dtype:
-        return
+    if any(o.type.dtype is not owner.type.dtype for o in (operand, *operation.outputs)):
+        return  # it would copy each element as one of another type
     for number, (result, rows) in enumerate(zip(operation.outputs, sources(operation.call()), strict=True)):
         place = rows if rows is None or outer is None else rows.within(outer, operand.type.size)
         copies = [k for k in state.kernels[operation] if any(w.output == number for w in k.writes)]

@@ -152,3 +152,15 @@ def test_a_relaxed_nnapi_model_is_compiled_so(backend: str) -> None:
         with compiled(model, backend) as compilation:
             out = np.zeros(1, np.float32)
             assert run(compilation, np.float32([2049]), out=out).tolist() == [expected]
+
+
+def test_parts_of_a_float32_input_are_rounded(gpu: str) -> None:
+    """An input keeps its type, so parts of it are copied as float16."""
+    model = Model()
+    x = model.input("x", float32(4, 16))
+    left, right = model.add("split", [x], {"axis": 1, "sizes": (8, 8)})
+    model.output(*model.add("neg", [left]), *model.add("softmax", [right]))
+    values = np.random.default_rng(0).integers(-4, 5, (4, 16)).astype(np.float32)
+    with model.compile(gpu, relaxed=True) as relaxed, model.compile("cpu", relaxed=True) as host:
+        for found, expected in zip(relaxed(values), host(values), strict=True):
+            np.testing.assert_allclose(found, expected, atol=1e-6)
