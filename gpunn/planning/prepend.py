@@ -196,14 +196,14 @@ def _params(steps: Sequence[tuple[Step, str]], length: int, rows: Rows | None) -
     """Return the parameters of steps with these prefixes that are computed in rows of so many elements.
 
     Samples with gates of their own are further apart if the rows lie in those of a larger tensor. None if
-    these have another length.
+    these have another length, or begin behind the first row of the larger one, whose places are counted.
     """
     found = {name: value for step, prefix in steps for name, value in params_of(step, prefix).items()}
     for step, prefix in steps if rows is not None else ():
         assert step.kernel.pointwise is not None and rows is not None
         for name, repeat in step.kernel.pointwise.operands.items():
             if step.values[name] is None and repeat.every:
-                if rows.length != length:
+                if rows.length != length or rows.first >= rows.pitch:
                     return None
                 found[f"{prefix}{name}_every"] = repeat.every // length * rows.pitch
     return found
