@@ -176,15 +176,15 @@ def _is_little(loop: Operation) -> bool:
 def _rounds_ahead(operation: Operation, gpu: Device | None) -> Graph | None:
     """Return a graph that does several rounds of a loop and tells whether there are more.
 
-    None if the number of rounds is known, or condition and body cannot run together: on a GPU because it
-    does not run them, on the host because they have bodies or variables of their own.
+    None if the number of rounds is known, or condition and body cannot run together: because they have
+    variables of their own, on a GPU because it does not run them, on the host because they have bodies.
     """
     condition, body = operation.attrs.get("condition"), operation.attrs.get("body")
     graphs = [g for g in (condition, body) if isinstance(g, Graph) and not g.pending]
     if operation.definition is not while_loop or len(graphs) < len((condition, body)):
         return None
     unbounded = any(o.definition.unbounded for graph in graphs for o in graph.operations)
-    if gpu is None and (unbounded or any(graph.variables for graph in graphs)):
+    if any(graph.variables for graph in graphs) or (gpu is None and unbounded):
         return None
     made = Graph(graphs[1].name)
     state = [made.input(i.name, i.type) for i in graphs[1].inputs]

@@ -239,3 +239,18 @@ def test_all_bodies_share_the_bounds_of_folding() -> None:
     model.output(x)
     folded = [[o.op for o in body.operations] for body in walk(fold_constants(model))][1:]
     assert folded == [["add"]] * 4 + [["tanh", "add"]] * 4
+
+
+def test_a_loop_whose_body_has_variables_ends(backend: str) -> None:
+    """The step doubles: 2 + 4 + 8 + 16 = 30 is the first sum above 20."""
+    body, condition, model = Model(), Model(), Model()
+    i, step = body.input("i", float32(1)), body.variable("step", float32(1), np.float32([2]))
+    body.output(*body.add("add", [i, step]))
+    body.update(step, *body.add("add", [step, step]))
+    (total,) = condition.add("reduce_sum", [condition.input("i", float32(1))], {"axes": (0,)})
+    condition.output(*condition.add("less", [total, condition.constant("most", np.float32(20))]))
+    x = model.input("x", float32(1))
+    model.output(*model.add("while_loop", [x], {"condition": condition, "body": body}))
+    with model.compile(backend) as compiled:
+        found = compiled.run({"x": np.zeros(1, np.float32)}, timeout=20)
+    assert [v.tolist() for v in found.values()] == [[30]]
