@@ -172,7 +172,8 @@ class _Appending:
             if unread if number is None else not (reach is Reach.DENSE or size == 1):
                 return None
             found[read.name] = number
-        return Step(place, operation, kernel, found)
+        step = Step(place, operation, kernel, found)
+        return None if step.cancels else step
 
     def _binds_twice(self, home: int, steps: Sequence[Step]) -> bool:
         """Tell whether a kernel would read the tensor in whose rows it stores the result of the last step."""

@@ -42,6 +42,16 @@ class Step:
         return bool(self.kernel.libraries or any(r.value is not None for r in self.kernel.reads))
 
     @property
+    def cancels(self) -> bool:
+        """Tell whether it subtracts one value of the chain from itself.
+
+        Compilers make 0 of x - x, which is NaN for infinity and NaN; of two loads they do not.
+        """
+        numbers = [number for number in self.values.values() if number is not None]
+        subtracts = any(" - " in f.expression for f in self.kernel.functions.values())
+        return subtracts and len({*numbers}) < len(numbers)
+
+    @property
     def is_quick(self) -> bool:
         """Tell whether its functions are a few instructions: arithmetic and comparisons, but no exp()."""
         functions = self.kernel.functions

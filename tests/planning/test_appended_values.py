@@ -142,3 +142,14 @@ def test_libraries_of_elementwise_functions_take_no_name_of_a_shader() -> None:
             if name != f"lib/{library}" and library not in used and not alternative:
                 named = re.findall(r"\b([A-Z]\w*)|\b([a-z]\w*)(?=\()", without_comments(text))
                 assert not taken & {word for pair in named for word in pair}, f"{library} in {name}"
+
+
+@pytest.mark.parametrize("op", ["sub", "squared_difference"])
+def test_a_value_minus_itself_keeps_infinity_and_nan(op: str, gpu: str) -> None:
+    """Compilers make 0 of x - x."""
+    model = Model("cancels")
+    y = add(model, "abs", model.input("x", float32(4)))
+    model.output(add(model, op, y, y))
+    with model.compile(gpu) as compiled:
+        found = compiled(np.array([1, np.inf, np.nan, -np.inf], np.float32))
+    np.testing.assert_array_equal(found, [0, np.nan, np.nan, np.nan])
