@@ -19,12 +19,14 @@ _Pieces = Mapping[Operand, tuple[Operand | None, Rows | None]]
 def rejoin(model: Graph) -> Graph:
     """Join tensors instead of their pieces. In networks like YOLO, layers read the pieces, too."""
     pieces = {
-        result: (operation.inputs[0], rows)
+        result: (source, rows)
         for operation in model.operations
         if operation.definition.sources is not None
+        for source in operation.inputs[:1]
         for result, rows in zip(
             operation.outputs, operation.definition.sources(operation.call()), strict=True
         )
+        if source is not None and source.type.quantization == result.type.quantization
     }
 
     def change(operation: Operation) -> Operation:

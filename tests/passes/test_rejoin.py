@@ -111,3 +111,13 @@ def test_others_stay(build: object) -> None:
     assert all(
         new.inputs == old.inputs for new, old in zip(rejoin(model).operations, model.operations, strict=True)
     )
+
+
+def test_pieces_that_are_rescaled_stay() -> None:
+    one, other = Quantization((0.1,), (3,)), Quantization((0.2,), (5,))
+    model = Model()
+    x = model.input("x", TensorType(DType.UINT8, (2, 8), one))
+    parts = model.add("split", [x], {"axis": 1, "sizes": (4, 4)}, quantization=[other, other])
+    model.output(concat(model, *parts))
+    assert ops(same(model, rejoin)) == ["split", "concat"]
+    assert rejoin(model).operations[1].inputs == tuple(parts)
