@@ -115,7 +115,7 @@ class Specialisation:
         self.state[:] = self.initial
         if not self.whole:
             for k, variable in enumerate(variables):
-                self.state[k] = values.get(variable.name, self.state[k])
+                self.state[k] = np.array(values.get(variable.name, self.state[k]))  # the caller keeps its own
         for body in self.bodies:
             body.reset_state()
 

@@ -72,3 +72,20 @@ def test_of_several_sections(backend: str) -> None:
         for _ in range(2):
             compiled(np.float32([1, 0, 2, 0]))
         assert compiled.variables()["total"].tolist() == [2, 0, 4, 0]
+
+
+def test_values_that_state_begins_with_are_copied(backend: str) -> None:
+    """Also where a shape that depends on a value cuts the model."""
+    model = Model()
+    x = model.input("x", float32(2))
+    total = model.variable("total", float32(2))
+    (following,) = model.add("add", [total, x])
+    model.update(total, following)
+    model.output(*model.add("where", model.add("greater", [x, model.constant("zero", np.float32(0))])))
+    with model.compile(backend) as compiled:
+        compiled(np.float32([1, 0]))
+        given = np.float32([10, 10])
+        compiled.reset_state({"total": given})
+        given[:] = 1000
+        compiled(np.float32([1, 0]))
+        assert compiled.variables()["total"].tolist() == [11, 10]
