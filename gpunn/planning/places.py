@@ -97,16 +97,17 @@ class Places:
                 yield from self.views(placement.operation.outputs[0])
 
     def binds_twice(self, operation: Operation, owner: Operand, views: Sequence[Operand]) -> bool:
-        """Tell whether a kernel would read an owner and write it, if `views` were in it, too."""
+        """Tell whether a kernel would bind an owner twice, and write it, if `views` were in it, too."""
 
         def inside(operand: Operand) -> bool:
             source = self.source(operand)
             return operand in views or self.places.get(source, (source,))[0] is owner
 
-        return any(
-            any(map(inside, read_by(operation, kernel))) and any(map(inside, written_by(operation, kernel)))
-            for kernel in self.kernels[operation]
-        )
+        for kernel in self.kernels[operation]:
+            written = sum(map(inside, written_by(operation, kernel)))
+            if written > 1 or (written and any(map(inside, read_by(operation, kernel)))):
+                return True
+        return False
 
     def _reading(self, operation: Operation, views: Sequence[Operand], rows: Rows) -> Kernels | None:
         """Return kernels that read an operand in rows of another tensor; None if they cannot."""

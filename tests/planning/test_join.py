@@ -11,7 +11,7 @@ from gpunn.graph.operation import Operand
 from gpunn.model import Model
 from gpunn.rows import Rows
 from gpunn.types import DType, Quantization, TensorType, float32
-from tests.planning.joining import clamped, concat, copied
+from tests.planning.joining import clamped, concat, copied, negated, values
 
 
 def branches(types: list[TensorType], axis: int, op: str = "concat") -> Model:
@@ -255,3 +255,11 @@ def test_places_within_places() -> None:
     assert inner.within(Rows(length=16, pitch=99, first=7), 16) == Rows(3, 8, 12)
     assert inner.within(Rows(length=4, pitch=20, first=4), 16) is None
     assert (Rows(4, 8, 12).unit, inner.unit) == (4, 1)
+
+
+def test_two_results_of_one_kernel_in_one_tensor(gpu: str) -> None:
+    """A dispatch may bind what it writes only once, so one of them is copied."""
+    model = Model("top")
+    x = negated(model, model.input("x", TensorType(DType.INT32, (3, 8))))
+    model.output(concat(model, *model.add("top_k", [x], {"k": 4})))
+    assert copied(model, values(model)) > 0
