@@ -124,7 +124,7 @@ def _share(call: Call, how: Folding, group: CooperativeGroup) -> int:
 def _group(call: Call, outputs: int, reduced: Spaces) -> CooperativeGroup:
     """Choose the invocations that share a result."""
     group = cooperative_group(outputs, size_of(reduced[0]), call.device)
-    shared = outputs < _FEW or reduced[1][-1] == 1
+    shared = outputs < _FEW or reduced[1][-1:] == (1,)
     return group if shared else replace(group, size=1)
 
 

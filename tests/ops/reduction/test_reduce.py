@@ -52,6 +52,11 @@ def test_mean(keep_dims: bool, backend: str) -> None:
         run(random(seed, *shape), axes, backend, keep_dims)
 
 
+@pytest.mark.parametrize("axes", [(0,), ()])
+def test_many_sums_of_one_term(axes: tuple[int, ...], backend: str) -> None:
+    check("reduce_sum", [random(0, 1, 32768)], {"axes": axes}, backend=backend)
+
+
 @pytest.mark.parametrize("op", ["mean", "reduce_sum"])
 @pytest.mark.parametrize("keep_dims", [False, True])
 @pytest.mark.parametrize(
