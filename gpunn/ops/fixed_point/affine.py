@@ -44,8 +44,8 @@ def dequantize(stored: Array, type: TensorType) -> Array:
     scale, zero = _along(quantization, type)
     single = scale.astype(np.float32)
     if stored.itemsize <= 2 and (single == scale).all():  # float32 holds the difference, and rounds once
-        reals: Array = np.subtract(stored, zero.astype(np.float32), dtype=np.float32)
-        return np.multiply(reals, single, out=reals if reals.ndim == single.ndim else None)
+        reals = np.asarray(np.subtract(stored, zero.astype(np.float32), dtype=np.float32))
+        return np.asarray(np.multiply(reals, single, out=reals if reals.ndim == single.ndim else None))
     return np.asarray(((stored.astype(np.int64) - zero) * scale).astype(np.float32))
 
 

@@ -117,6 +117,14 @@ def test_dequantize(seed: int, dtype: DType, backend: str) -> None:
     np.testing.assert_array_equal(got, expected)
 
 
+@every_width
+def test_dequantize_one_number(dtype: DType, backend: str) -> None:
+    (got,) = check_integer(
+        "dequantize", [np.array(7, dtype.numpy)], [quantized(dtype, (), 0.5, 1)], backend=backend
+    )
+    assert got == 3
+
+
 def test_dequantize_along_an_axis_and_of_16_bits(backend: str) -> None:
     x = TensorType(DType.INT8, (2, 3), Quantization((0.5, 2.0), (0, 1), 0))
     values = np.full((2, 3), 4, np.int8)
