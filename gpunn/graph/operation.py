@@ -229,8 +229,7 @@ class Operation:
         ready = definition.prepare(self.call()) if definition.prepare and definition.filter else None
         reference = ready or partial(definition.reference, **attrs)
         halves = any(o is not None and o.type.dtype is DType.FLOAT16 for o in self.inputs)
-        # An op that only moves elements may look at their bytes.
-        widens = halves and (not definition.raw or self.outputs[0].type.dtype is DType.FLOAT32)
+        widens = halves and not definition.raw  # an op that only moves elements may look at their bytes
 
         def compute(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
             if widens:

@@ -100,6 +100,13 @@ def test_bits_of_every_pair(source: DType, target: DType, backend: str) -> None:
     assert y.tobytes() == flat.tobytes() == np.ascontiguousarray(bits.swapaxes(0, 1)).tobytes()
 
 
+def test_halves_of_bits_are_not_widened(backend: str) -> None:
+    """The bytes of two float16 numbers are those of one float32."""
+    halves = random(1, 3, 2).astype(np.float16)
+    with model_of("bitcast", [halves], {"dtype": "float32"}).compile(backend=backend) as compilation:
+        assert compilation(halves).tobytes() == halves.tobytes()
+
+
 def test_bits_stay_where_reals_may_be_relaxed(gpu: str) -> None:
     """A real whose bits are read is not stored in half of them."""
     model = Model()
