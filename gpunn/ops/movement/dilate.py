@@ -15,7 +15,7 @@ from gpunn.ops.call import Call
 from gpunn.ops.check import expect_entries, expect_int, expect_ints
 from gpunn.ops.expansion import Expansion, Tensor
 from gpunn.ops.op import Op, op
-from gpunn.types import MAX_ELEMENTS, Array, Shape, TensorType
+from gpunn.types import MAX_ELEMENTS, Array, DType, Shape, TensorType
 
 Pairs = Sequence[tuple[int, int]]
 
@@ -92,7 +92,8 @@ def _expand(call: Call, to: Expansion, x: Tensor, fill: Tensor | None = None) ->
 
 def padded(to: Expansion, x: Tensor, paddings: Pairs, fill: Tensor | None) -> Tensor:
     """Return x with a value around it, which may be computed; without one, with zeros."""
-    if fill is None or fill.value is not None:
+    whole = fill is not None and fill.type.dtype is DType.COMPLEX64  # no attribute holds both parts
+    if fill is None or (fill.value is not None and not whole):
         value = 0.0 if fill is None or fill.value is None else fill.value.reshape(-1)[0].item()
         return to.add("pad", x, paddings=paddings, value=value)
     shape = tuple(n + sum(pair) for n, pair in zip(x.type.shape, paddings, strict=True))

@@ -11,7 +11,7 @@ import pytest
 from gpunn.errors import ModelError
 from gpunn.passes import optimise
 from gpunn.types import Array
-from tests.ops.harness import check, model_of, random
+from tests.ops.harness import check, model_of, random, random_complex
 
 EXACT: dict[str, Any] = {"atol": 0, "rtol": 0}
 Pairs = Sequence[tuple[int, int]]
@@ -55,6 +55,14 @@ def test_dilate(
         np.testing.assert_array_equal(y, expected)
     (y,) = check("dilate", [x], attrs, backend=backend, **EXACT)
     np.testing.assert_array_equal(y, placed(x, 0, steps, paddings))
+
+
+def test_complex_fill(backend: str) -> None:
+    x, fill, paddings = random_complex(0, 2, 3), np.array(1 + 2j, np.complex64), ((1, 0), (0, 2))
+    for constants in ((1,), ()):
+        attrs = {"steps": (2, 3), "paddings": paddings}
+        (y,) = check("dilate", [x, fill], attrs, backend=backend, constants=constants, **EXACT)
+        np.testing.assert_array_equal(y, placed(x, fill, (2, 3), paddings))
 
 
 def test_no_space_after_the_last_element(backend: str) -> None:
