@@ -40,10 +40,12 @@ def pack_blocks(filter: Array, zero: int = 0) -> Array:
 
     Zeros fill the depth up to a multiple of STEP and the channels up to one of BLOCK.
     """
-    matrix = filter.reshape(filter.shape[0], -1)
+    matrix = filter.reshape(filter.shape[0], math.prod(filter.shape[1:]))
     behind = [(0, -matrix.shape[0] % BLOCK), (0, -matrix.shape[1] % STEP)]
     matrix = np.pad(matrix, behind, constant_values=zero)
-    return np.ascontiguousarray(matrix.reshape(-1, BLOCK, matrix.shape[1]).transpose(0, 2, 1))
+    return np.ascontiguousarray(
+        matrix.reshape(len(matrix) // BLOCK, BLOCK, matrix.shape[1]).transpose(0, 2, 1)
+    )
 
 
 def pack_bias(bias: Array, multiple: int = COLUMNS) -> Array:

@@ -122,3 +122,8 @@ def test_long_sums_in_parts(
 def test_errors(shapes: list[tuple[int, ...]], attrs: dict[str, Any], message: str) -> None:
     with pytest.raises(ModelError, match=f"fully_connected: {message}"):
         model_of("fully_connected", [random(i, *s) for i, s in enumerate(shapes)], attrs)
+
+
+def test_sums_of_no_terms(backend: str) -> None:
+    inputs = [np.zeros((3, 0), np.float32), np.zeros((5, 0), np.float32)]
+    check("fully_connected", inputs, {"keep_dims": True}, backend=backend, constants=(1,))
