@@ -16,6 +16,8 @@ from importlib import resources
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+import numpy as np
+
 from gpunn.backends.webgpu.accessors import (
     HALF,
     PACKED_TYPES,
@@ -183,7 +185,8 @@ def param_block(kernel: Kernel) -> bytes:
         elif isinstance(value, complex):
             block += struct.pack("<2f", value.real, value.imag)
         elif isinstance(value, float):
-            block += struct.pack("<f", value)
+            with np.errstate(over="ignore"):  # an infinity, as in numpy's float32
+                block += np.array(value, "<f4").tobytes()
         elif 0 <= value < 2**32:
             block += struct.pack("<I", value)
         else:

@@ -306,3 +306,8 @@ def test_number_of_inputs() -> None:
     x = np.zeros(2, np.float32)
     with pytest.raises(ModelError, match=r"relu: takes inputs \(x\), got 2"):
         model_of("relu", [x, x], {})
+
+
+def test_slopes_beyond_float32_are_infinite(backend: str) -> None:
+    (y,) = check("leaky_relu", [np.array([-1, 2], np.float32)], {"alpha": 1e39}, backend=backend)
+    assert y.tolist() == [-np.inf, 2]
