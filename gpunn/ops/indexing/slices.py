@@ -152,7 +152,8 @@ def gather_slices(
     found = x[tuple(_places(np.clip(starts, 0, room), slice_sizes, start_index_map))]
     kept = [d for d in range(x.ndim) if d not in collapsed_slice_dims]
     batch = starts.shape[:-1]
-    found = np.broadcast_to(found, (*batch, *slice_sizes)).reshape(*batch, *(slice_sizes[d] for d in kept))
+    shape = (*batch, *(slice_sizes[d] for d in kept))
+    found = np.broadcast_to(found, (*batch, *slice_sizes)).reshape(shape)
     return np.moveaxis(found, range(len(batch), found.ndim), tuple(offset_dims))
 
 

@@ -172,3 +172,16 @@ def test_scatter_errors(updates: Array, attrs: dict[str, Any], message: str) -> 
     inputs = [random(0, 2, 3), np.zeros((2, 1), np.int32), updates]
     with pytest.raises(ModelError, match=f"scatter_slices: .*{message}"):
         model_of("scatter_slices", inputs, {**plain, **attrs})
+
+
+def test_one_number_is_gathered(backend: str) -> None:
+    attrs = {
+        "offset_dims": (),
+        "collapsed_slice_dims": (0,),
+        "start_index_map": (0,),
+        "index_vector_dim": 0,
+        "slice_sizes": (1,),
+    }
+    x = np.arange(5, dtype=np.float32)
+    (y,) = check("gather_slices", [x, np.array([3], np.int32)], attrs, backend=backend)
+    assert y == 3
