@@ -295,3 +295,13 @@ def test_what_the_host_reads_is_copied(gpu: str) -> None:
 
 def keys(model: Model) -> Operand:
     return model.constant("keys", np.arange(2, dtype=np.int32))
+
+
+@pytest.mark.parametrize("first", [0, 2])
+def test_gates_of_parts_that_begin_in_a_later_row(gpu: str, first: int) -> None:
+    """Each sample has the gate that belongs to it in the part, not in the larger tensor."""
+    model = Model("later rows")
+    x = clamped(model, model.input("x", float32(4, 2, 2, 16)))
+    rows = (slice(first, first + 2), slice(0, 2), slice(0, 2), slice(8, 16))
+    model.output(gated(model, sliced(model, x, *rows)))
+    copied(model, values(model), PIECES)

@@ -347,17 +347,3 @@ def test_profiles_and_placements_name_every_operation(gpu: str) -> None:
     assert (before.backend, before.kernels, before.within) == ("webgpu", (), layer.operation)
     assert before.reason == "computed where conv2d loads its result"
     assert layer.kernels[0].reason.endswith("its loads compute mul")
-
-
-@pytest.mark.parametrize("first", [0, 2])
-def test_gates_of_parts_that_begin_in_a_later_row(
-    first: int, gpu: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each sample has the gate that belongs to it in the part, not in the larger tensor."""
-    model = Model("later rows")
-    x = add(model, "relu6", model.input("x", float32(4, 2, 2, 16)))
-    begin, end = (first, None, None, 8), (first + 2, None, None, 16)
-    part = add(model, "strided_slice", x, begin=begin, end=end, strides=(1,) * 4)
-    gate = add(model, "reduce_sum", add(model, "neg", part), axes=(1, 2), keep_dims=True)
-    gated(model, part, gate, 8)
-    agree(model, [whole(4, 2, 2, 16)], monkeypatch)
