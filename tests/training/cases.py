@@ -165,6 +165,8 @@ INDEXING: list[Case] = [
     ("gather", [distinct(1, 2, 3, 4), ints(3, 1, 3, 0).reshape(2, 2)], {"axis": 2, "batch_dims": 1}),
     ("gather", [distinct(1, 2, 3, 4), ints(3, 1, 3, 0, 2, 1).reshape(2, 3)], {"axis": 2, "batch_dims": 2}),
     ("gather_nd", [distinct(1, 3, 4, 2), ints(2, 0, 1, 3, 2, 0).reshape(3, 2)], {}),
+    ("gather", [distinct(1, 4, 3), ints(2, 0, 2).astype(np.int16)], {}),
+    ("gather_nd", [distinct(1, 3, 4, 2), ints(2, 0, 1, 3).reshape(2, 2).astype(np.int16)], {}),
     ("scatter_nd", [ints(2, 0, 2).reshape(3, 1), distinct(1, 3, 2)], {"shape": (4, 2)}),
     ("embedding_lookup", [ints(3, 1, 3), distinct(1, 4, 5)], {}),
     ("reverse", [distinct(1, 2, 3, 2), ints(0, 2)], {}),

@@ -10,7 +10,7 @@ import numpy as np
 from gpunn.ops.call import Call
 from gpunn.ops.gradient import Backward, Gradient, Symbol, by_operand, every_operand, formula
 from gpunn.ops.movement.gradients import along
-from gpunn.types import Array
+from gpunn.types import Array, DType
 
 
 def _added(g: Symbol, indices: Symbol, axis: int, extent: int) -> Symbol:
@@ -28,7 +28,7 @@ def _added(g: Symbol, indices: Symbol, axis: int, extent: int) -> Symbol:
 
 def _gather(back: Backward) -> Symbol:
     """Add slices along the axis; those of batches at places counted through all of them."""
-    x, indices, g = back.x, back.input(1), back.g
+    x, indices, g = back.x, _wide(back.input(1)), back.g
     axis, batch = back["axis"] % len(x.shape), back["batch_dims"]
     batch += len(indices.shape) if batch < 0 else 0
     if batch == 0:
@@ -64,7 +64,13 @@ def _with_numbers(places: Symbol, axis: int, extent: int) -> Symbol:
 
 
 def _gather_nd(back: Backward) -> Symbol:
-    return back.input(1).of("scatter_nd", back.g, shape=back.x.shape)
+    return _wide(back.input(1)).of("scatter_nd", back.g, shape=back.x.shape)
+
+
+def _wide(indices: Symbol) -> Symbol:
+    """Return indices of a type that scatter_nd takes."""
+    narrow = indices.type.dtype is DType.INT16
+    return indices.of("cast", dtype=DType.INT32.value) if narrow else indices
 
 
 def _updates(back: Backward) -> Symbol:

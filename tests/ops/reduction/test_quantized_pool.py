@@ -145,3 +145,13 @@ def test_an_l2_pool_is_computed_on_reals(backend: str) -> None:
     )
     real = np.sqrt(np.mean(np.square((x - 10.0) * 0.5), axis=(1, 2)))
     assert np.abs(result.reshape(real.shape) - np.clip(real / 0.5 + 10, 0, 255)).max() <= 1
+
+
+def test_sums_of_large_windows_do_not_wrap_around(gpu: str) -> None:
+    """66,049 times 32,767 takes more than 31 bits: worked by hand, the mean is 32,767."""
+    x = np.full((1, 257, 257, 1), 32767, np.int16)
+    type = TensorType(DType.INT16, x.shape, Quantization((0.5,), (0,)))
+    (result,) = check_integer(
+        "average_pool2d", [x], [type], {"size": (257, 257)}, type.quantization, backend=gpu
+    )
+    assert result.item() == 32767
