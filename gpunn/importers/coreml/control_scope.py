@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -42,10 +43,8 @@ class ControlScope(Scope):
         taken = in_order((inside | (kept & after - effect.surely)) & self.tensors.keys())
 
         def add() -> Sequence[Operand]:
-            titles = tuple(map(self.title, results))
-            added = BranchAddition(
-                "branch", origin, self.context, titles, results, read_block, statement, taken
-            )
+            titles, read = tuple(map(self.title, results)), partial(read_block, self)
+            added = BranchAddition("branch", origin, self.context, titles, results, read, statement, taken)
             return added.add(self.graph, self.values((statement.condition, *taken), origin))
 
         self.attempt("branch", statement.place, results, add)
@@ -68,10 +67,8 @@ class ControlScope(Scope):
         count = (statement.limit,) if isinstance(statement.limit, str) else ()
 
         def add() -> Sequence[Operand]:
-            titles = tuple(map(self.title, results))
-            added = LoopAddition(
-                "loop", origin, self.context, titles, results, read_block, statement, new, taken
-            )
+            titles, read = tuple(map(self.title, results)), partial(read_block, self)
+            added = LoopAddition("loop", origin, self.context, titles, results, read, statement, new, taken)
             before = (key for key in results if key not in new)
             return added.add(self.graph, self.values((*count, *before, *taken), origin))
 
@@ -79,15 +76,18 @@ class ControlScope(Scope):
 
 
 def read_block(
-    context: Context, graph: Graph, tensors: Tensors, block: Block, wanted: Sequence[Key]
+    outer: Scope, context: Context, graph: Graph, tensors: Tensors, block: Block, wanted: Sequence[Key]
 ) -> dict[Key, Operand]:
     """Read a block into a graph on these tensors; return those of the wanted ones that have a value then.
 
+    The block stands in a statement of the scope `outer`, whose names hold where the graph is its own.
     Raises NotedError if layers are refused.
     """
-    names = Names()
-    for operand in (*graph.inputs, *(o for operation in graph.operations for o in operation.outputs)):
-        names.unique(operand.name)
+    names = outer.names
+    if graph is not outer.graph:
+        names = Names()
+        for operand in (*graph.inputs, *(o for operation in graph.operations for o in operation.outputs)):
+            names.unique(operand.name)
     scope = ControlScope(context, graph, names, dict(tensors))
     scope.read(block, frozenset(wanted))
     found = {key: scope.tensors[key] for key in wanted if key in scope.tensors}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -59,9 +60,9 @@ def inputs_of(model: Model, refusals: Refusals) -> list[Feature]:
 
     Raises FormatError for inputs that mean nothing.
     """
-    found, names = [], [message.name for message in model.description.input]
+    found, names = [], Counter(message.name for message in model.description.input)
     for message in model.description.input:
-        if names.count(message.name) > 1:
+        if names[message.name] > 1:
             model.fail(f"input {shown(message.name)} is there twice")
         try:
             found.append(_input(model, message))
@@ -145,14 +146,14 @@ def outputs_of(model: Model, refusals: Refusals) -> list[OutputFeature]:
     A classifier gives the probabilities of its classes. The name of the best class is no tensor.
     """
     found: dict[str, OutputFeature] = {}
+    scores = scores_of(model)
     for message in model.description.output:
         if message.name in found:
             model.fail(f"output {shown(message.name)} is there twice")
         try:
-            found.update((feature.name, feature) for feature in _outputs(model, message))
+            found.update((feature.name, feature) for feature in _outputs(message, scores))
         except RefusedError as refusal:
             refusals.add(model.within(str(refusal)))
-    scores = scores_of(model)
     if scores is not None and not any(f.tensor == scores.tensor for f in found.values()):
         found[scores.name] = scores
     if not found and not refusals:
@@ -160,10 +161,9 @@ def outputs_of(model: Model, refusals: Refusals) -> list[OutputFeature]:
     return list(found.values())
 
 
-def _outputs(model: Model, message: Message) -> Iterator[OutputFeature]:
-    """Yield what an output stands for: nothing for the name of the best class."""
+def _outputs(message: Message, scores: OutputFeature | None) -> Iterator[OutputFeature]:
+    """Yield what an output stands for: nothing for the name of the best class. `scores`: see scores_of()."""
     kind, name = message.type.WhichOneof("Type"), message.name
-    scores = scores_of(model)
     if scores is not None and kind in LABELS:
         return
     if kind == "dictionaryType" and scores is not None:

@@ -143,7 +143,7 @@ class Block:
         return cls(tuple(statements), Effect(frozenset(reads), frozenset(writes), frozenset(surely), cost))
 
     def followed(self, after: Keys) -> Iterator[tuple[Statement, Keys]]:
-        """Yield each statement, and what is read behind it before it is written again: nothing for Plain.
+        """Yield each statement, and what it writes that is read behind it: nothing for Plain.
 
         `after` is what is read behind the block.
         """
@@ -151,7 +151,8 @@ class Block:
             return ((statement, NOTHING) for statement in self.statements)
         read, found = set(after), []
         for statement in reversed(self.statements):
-            found.append((statement, NOTHING if isinstance(statement, Plain) else frozenset(read)))
-            read -= statement.effect.surely
-            read |= statement.effect.reads
+            effect = statement.effect
+            found.append((statement, NOTHING if isinstance(statement, Plain) else effect.writes & read))
+            read -= effect.surely
+            read |= effect.reads
         return reversed(found)

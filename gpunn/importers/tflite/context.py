@@ -67,8 +67,8 @@ class Context:
     `state_rows` the rows of variable tensors in this batch. `initial_values` are the values before the first
     run; the subgraphs in `done_once` assign them. `tables` are the imported contents. `unfolding` counts
     constants that unfold, `operators` what was read. `repeated` counts what is read again of subgraphs in
-    `begun`, which were read before. `latest` are the last graph for which again() was called, and its
-    context.
+    `begun`, which were read before. `entered` are the subgraphs that others call. `latest` are the last graph
+    for which again() was called, and its context.
     """
 
     file: TfliteFile
@@ -86,6 +86,7 @@ class Context:
     done_once: set[int] = field(default_factory=set)
     unfolding: Unfolding = field(init=False)
     begun: set[int] = field(default_factory=set)
+    entered: dict[int, FileGraph] = field(default_factory=dict)
     repeated: int = 0
     operators: int = 0
     latest: tuple[Graph, Context] | None = None
@@ -146,7 +147,9 @@ class Context:
             self.file.fail(f"subgraph {index} calls itself, by way of {list(path)}")
         if len(path) == MAX_DEPTH:
             self.file.fail(f"subgraphs call one another {len(path)} deep, at most {MAX_DEPTH - 1} are read")
-        return with_list_writes(self.file.graph(index), self.file.value)
+        if index not in self.entered:
+            self.entered[index] = with_list_writes(self.file.graph(index), self.file.value)
+        return self.entered[index]
 
     def begin(self, graph: FileGraph) -> bool:
         """Tell whether a subgraph has been read before; then it counts.

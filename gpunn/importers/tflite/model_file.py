@@ -71,11 +71,12 @@ def opened(
 
 def _inputs(file: TfliteFile, graph: FileGraph) -> Sequence[Operand]:
     """Return what the model's inputs are like, but for those of types that tensors cannot have."""
-    like, names = Graph(), Names()
-    for number, index in enumerate(graph.inputs):
+    like, names, taken = Graph(), Names(), set[int]()
+    for index in graph.inputs:
         tensor = graph.tensors[index]
-        if index in graph.inputs[:number]:
+        if index in taken:
             file.fail(f"{tensor} is an input of the model twice")
+        taken.add(index)
         if tensor.type is not None:
             like.input(names.unique(tensor.name), tensor.type, open=tensor.open.axes(tensor.stored))
     return like.inputs

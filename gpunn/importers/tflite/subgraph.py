@@ -105,13 +105,14 @@ def with_generators(
     tensors: list[FileTensor], operators: Iterable[FileOperator]
 ) -> tuple[tuple[FileTensor, ...], tuple[FileOperator, ...]]:
     """Return the same with a variable as last input of each operator that draws: its generator's state."""
-    changed = []
+    tensors, changed = list(tensors), []
     for operator in operators:
         if operator.code in DRAWING:
             name, open = f"{operator.code}:drawn", OpenShape(())
-            count = FileTensor(operator.place, name, "INT64", DType.INT64, open, (), 0, is_variable=True)
             operator = replace(operator, inputs=(*operator.inputs, len(tensors)))
-            tensors = [*tensors, count]
+            tensors.append(
+                FileTensor(operator.place, name, "INT64", DType.INT64, open, (), 0, is_variable=True)
+            )
         changed.append(operator)
     return tuple(tensors), tuple(changed)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 import gpunn
+from gpunn.importers.coreml.statements import Block, Effect
 from tests.importers.coreml.builder import Message, assign, below, constant, layer, linear, model
 
 N = np.ndarray
@@ -32,6 +35,20 @@ def give(made: Message, backend: str, *inputs: N) -> N:
         found = compiled(*inputs)
         np.testing.assert_array_equal(compiled(*inputs), found)  # nothing is left from the run before
     return found
+
+
+def test_statements_keep_only_what_they_write() -> None:
+    """A block of n statements with two names each holds n names of what follows, not n * n."""
+
+    @dataclass(frozen=True)
+    class Statement:
+        effect: Effect
+
+    names = [frozenset({f"t{k}"}) for k in range(51)]
+    effects = [Effect(before, after) for before, after in itertools.pairwise(names)]
+    block = Block.of([Statement(effect) for effect in effects])
+    kept = [after for _, after in block.followed(names[-1])]
+    assert kept == names[1:]
 
 
 def test_loops_in_loops(backend: str) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 import gpunn
+from gpunn.importers.coreml import features
 from gpunn.importers.coreml.messages import model_class
 from tests.importers.coreml.builder import Message, image_model, layer, model
+from tests.importers.coreml.test_read import classifier
 
 X = np.array([-1, 2, 3], np.float32)
 GREY, RGB, BGR = 10, 20, 30
@@ -220,3 +223,15 @@ def test_pipelines_that_contradict_themselves(message: str) -> None:
     CONTRADICTIONS[message](made)
     with pytest.raises(gpunn.FormatError, match=message):
         load(made)
+
+
+def test_the_classifier_is_looked_for_once_for_all_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = Mock(wraps=features.scores_of)
+    monkeypatch.setattr(features, "scores_of", looked)
+    made = chain(network("a", "x"), classifier(), kind="pipelineClassifier")
+    load(made)
+    few = looked.call_count
+    for number in range(40):
+        made.description.output.add(name=f"label {number}").type.stringType.SetInParent()
+    load(made)
+    assert looked.call_count == 2 * few

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import numpy as np
 import pytest
 
 from gpunn.errors import FormatError, GpunnError, UnsupportedError
+from gpunn.importers.tflite import context
 from gpunn.importers.tflite.context import MAX_DEPTH, MAX_REPEATED
+from gpunn.importers.tflite.list_writes import with_list_writes
+from gpunn.importers.tflite.subgraph import FileGraph
 from gpunn.model import load
 from gpunn.types import DType, TensorType, float32
 from tests import evaluator
@@ -68,6 +72,20 @@ def test_calls_are_inlined(backend: str) -> None:
         assert all(p.backend == backend for p in compiled.placement)
     np.testing.assert_array_equal(z, [[-6, -3, 3, 9]])  # 2 x + x
     np.testing.assert_array_equal(y, [[-14, -7, 7, 21]])  # 2 (3 x) + x
+
+
+def test_a_subgraph_is_prepared_once_for_all_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared: list[int] = []
+
+    def counted(graph: FileGraph, *rest: Any) -> FileGraph:
+        prepared.append(graph.index)
+        return with_list_writes(graph, *rest)
+
+    monkeypatch.setattr(context, "with_list_writes", counted)
+    inner = Graph()
+    (y,) = inner.add("ABS", [inner.input(ROW)], [ROW])
+    load(build(calling(1, count=9), calling(2, count=3), (inner, [y])))
+    assert prepared == [1, 2]
 
 
 def test_calls_in_calls() -> None:
