@@ -121,8 +121,8 @@ class Node(common.Node):
         return self.ints_of(self.numbers(index, what), f"input {index}, the {what},", 1)[0]
 
     def scalar(self, value: float) -> Operand:
-        """Return a float32 constant of rank 0."""
-        return self.floats(np.float32(value))
+        """Return a float32 constant of rank 0; a number beyond its range becomes infinite."""
+        return self.floats(value)
 
     def floats(self, value: Any) -> Operand:
         """Return a float32 constant; numbers beyond its range become infinite."""

@@ -211,6 +211,11 @@ def test_classes(shape: tuple[int, ...], params: dict[str, Any], backend: str) -
     assert np.abs(shares - expected).max() < DISTANCE
 
 
+def test_a_temperature_near_zero_divides_by_infinity() -> None:
+    """Numbers beyond float32 become infinite without a warning."""
+    gpunn.load(categorical((3,), 1, isLogits=True, temperature=1e-45).SerializeToString())
+
+
 def test_a_class_without_probability_is_never_chosen(backend: str) -> None:
     """What is added to probabilities is 1e-10 if the file states nothing."""
     x = np.float32([0.5, 0, 0.25])
