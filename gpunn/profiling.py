@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from gpunn.backends.base import Span, Trace
 from gpunn.comparison.inputs import array_sample, random_source
 from gpunn.compilation.base import Compilation
-from gpunn.compilation.compiler import compile_model
+from gpunn.compilation.compiler import compile_model, purpose_of
 from gpunn.compilation.preference import Preference
 from gpunn.document import as_document
 from gpunn.errors import ModelError
@@ -126,7 +126,7 @@ def profile(
     *,
     backend: str = "auto",
     device: str | int | None = None,
-    preference: Preference | None = None,
+    preference: Preference | str | None = None,
     relaxed: bool = False,
     runs: int = 20,
     warmup: int = 3,
@@ -150,9 +150,9 @@ def profile(
     else:
         described, arrays = "given", array_sample(model, list(inputs), "inputs").arrays
     tell = progress or untold
-    preference = preference or Preference.FAST_SINGLE_ANSWER
+    purpose = purpose_of(preference)
     began = time.perf_counter()
-    with compile_model(model, backend, preference, relaxed=relaxed, device=device) as compiled:
+    with compile_model(model, backend, purpose, relaxed=relaxed, device=device) as compiled:
         compiling = time.perf_counter() - began
         first = _timed(compiled, arrays)
         for _ in range(warmup):
@@ -163,7 +163,7 @@ def profile(
             model=model.name,
             backend=compiled.backend,
             device=compiled.device,
-            preference=preference.name,
+            preference=purpose.name,
             inputs=described,
             method=traces[0].trace.method,
             runs=runs,

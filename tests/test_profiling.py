@@ -157,6 +157,13 @@ def test_progress_is_reported() -> None:
     assert told == [("running", k, 3) for k in (1, 2, 3)] + [("tracing", k, 2) for k in (1, 2)]
 
 
+def test_a_preference_by_its_name() -> None:
+    found = gpunn.profile(small_model(), backend="cpu", preference="sustained-speed", runs=1, warmup=0)
+    assert found.preference == "SUSTAINED_SPEED"
+    with pytest.raises(gpunn.ModelError, match="preference must be"):
+        gpunn.profile(small_model(), backend="cpu", preference="fastest")
+
+
 @pytest.mark.parametrize(("runs", "warmup"), [(0, 1), (2, -1)])
 def test_impossible_counts(runs: int, warmup: int) -> None:
     with pytest.raises(gpunn.ModelError, match="runs must be 1 or more"):

@@ -62,7 +62,7 @@ def compile_model(
         raise ModelError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
     if not model.outputs:
         raise ModelError(f"model {model.name!r} has no outputs")
-    purpose = _purpose(preference)
+    purpose = purpose_of(preference)
     limit = device_memory_limit
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
         raise ModelError(f"device_memory_limit must be a number of bytes or None, got {limit!r}")
@@ -113,7 +113,7 @@ def _tuner(gpu: Device, limits: Limits) -> Tuner:
     return Tuner(gpu, limit=limits.device_bytes, measures=limits.compile_seconds is None)
 
 
-def _purpose(preference: Preference | str | None) -> Preference:
+def purpose_of(preference: Preference | str | None) -> Preference:
     """Return the preference of a name or a member; see compile_model()."""
     if preference is None:
         return Preference.FAST_SINGLE_ANSWER
