@@ -86,7 +86,7 @@ def compare(
     (gpunn.comparison.files).
 
     case: the index of a layer, and a file. The layer is written to the file, with the inputs that the first
-    sample gives it (gpunn.comparison.case).
+    sample gives it (gpunn.comparison.case). Its name ends in .npz.
 
     progress: called with the current task, how much of it is done, and how much there is, if known.
 
@@ -96,6 +96,10 @@ def compare(
     """
     if tolerance is not None and not tolerance >= 0:
         raise ModelError(f"tolerance must be a number from 0, got {tolerance}")
+    if layer_samples < 1:
+        raise ModelError(f"layer_samples must be 1 or more, got {layer_samples}")
+    if case is not None and Path(case[1]).suffix.lower() != SUFFIX:
+        raise ModelError(f"the file of a layer must end in {SUFFIX}, got {os.fspath(case[1])}")
     file = None if isinstance(model, Model) else model
     model, inputs = _model(model, inputs)
     second_model = other if other is None or isinstance(other, Model) else load(other)

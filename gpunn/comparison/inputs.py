@@ -57,8 +57,9 @@ def random_source(model: Graph, count: int = 1, seed: int = 0) -> Source:
     Quantised types: every stored integer. Real numbers and both parts of complex ones: -1 to 1, for grey
     images 0 to 1. Integers: those that the operations which check them allow, as they do row numbers of a
     table, else 0 to 9. bool: both. All are evenly distributed. Raises ModelError for inputs of strings, and
-    where no integer is allowed.
+    where no integer is allowed, or for a seed below 0.
     """
+    _check_seed(seed)
     ranges = {o: drawn_range(model, o) for o in model.inputs}
     parts = [f"{o.name} {o.type} in {low:g} to {high:g}" for o, (low, high) in ranges.items()]
     samples = (_draw(ranges, seed + number, number) for number in range(count))
@@ -66,7 +67,11 @@ def random_source(model: Graph, count: int = 1, seed: int = 0) -> Source:
 
 
 def random_photos(model: Graph, wanted: vision.PhotoInput, count: int, seed: int) -> Source:
-    """Draw seeded random pixels, evenly distributed, in the form that a model takes."""
+    """Draw seeded random pixels, evenly distributed, in the form that a model takes.
+
+    Raises ModelError for a seed below 0.
+    """
+    _check_seed(seed)
 
     def samples() -> Iterator[Sample]:
         for number in range(count):
@@ -74,6 +79,11 @@ def random_photos(model: Graph, wanted: vision.PhotoInput, count: int, seed: int
             yield Sample(completed(model, [wanted.stored(pixels)]), (f"random {number}",))
 
     return Source(f"random pixels, seed {seed}, as {wanted.type}", samples(), count)
+
+
+def _check_seed(seed: int) -> None:
+    if seed < 0:
+        raise ModelError(f"seed must be 0 or more, got {seed}")
 
 
 def _draw(ranges: Mapping[Operand, tuple[float, float]], seed: int, number: int) -> Sample:

@@ -87,6 +87,7 @@ def test_saved_layer_runs_by_itself(run: Run, tmp_path: Path) -> None:
     assert [layer["origin"] for layer in document["layers"]] == [document["model"]]
     run("compare", MODEL, "--case", case).must_fail_with("Give --save-layer too")
     run(*args[:-3], 99, "--case", case).must_fail_with("has layers 0 to")
+    run(*args[:-1], tmp_path / "case").must_fail_with("must end in .npz")
 
 
 def test_another_file_of_the_model(run: Run) -> None:

@@ -200,6 +200,13 @@ def test_impossible_tolerances_are_refused(tolerance: float) -> None:
         gpunn.compare(overflowing(), 1, ["cpu"], tolerance=tolerance)
 
 
+def test_impossible_counts_are_refused() -> None:
+    with pytest.raises(gpunn.ModelError, match="layer_samples must be 1 or more, got 0"):
+        gpunn.compare(overflowing(), 1, ["cpu"], per_layer=True, layer_samples=0)
+    with pytest.raises(gpunn.ModelError, match="seed must be 0 or more, got -1"):
+        gpunn.compare(overflowing(), 1, ["cpu"], seed=-1)
+
+
 @pytest.mark.parametrize("inputs", [0, []])
 def test_a_comparison_without_inputs_is_refused(inputs: Any) -> None:
     with pytest.raises(gpunn.ModelError, match="nothing to run the model on"):
