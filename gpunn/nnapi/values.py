@@ -82,12 +82,15 @@ def _numbers(value: Any, type: OperandType, what: str) -> Array:
     try:
         found = np.asarray(value)
         exact = np.can_cast(found.dtype, np.float64, "same_kind") and found.dtype.kind in "biuf"
-        array: Array = found.astype(type.type.numpy) if exact else found
+        with np.errstate(over="ignore"):
+            array: Array = found.astype(type.type.numpy) if exact else found
     except (TypeError, ValueError, OverflowError, RuntimeWarning):
         bad(f"{what} must be numbers, got {value!r}")
     integers = type.type.numpy.kind in "biu"
     if not exact or (integers and (found.dtype.kind == "f" or not np.array_equal(array, found))):
         bad(f"{what} must be {type.type.numpy}, got {value!r}")
+    if not integers and not np.array_equal(np.isfinite(array), np.isfinite(found)):
+        bad(f"{what} must be in the range of {type.type.numpy}, got {value!r}")
     return array
 
 

@@ -113,6 +113,11 @@ def test_outputs_must_be_writable_and_contiguous(execution: Execution) -> None:
         execution.set_output_from_memory(0, Memory.from_array(frozen), 0, 24)
 
 
+def test_numbers_beyond_the_range_of_float32(execution: Execution) -> None:
+    with expect(BAD_DATA, "in the range of float32"):
+        execution.set_input(0, [[1, 2, 3], [4, 5, 1e300]])
+
+
 def test_bytes_like_buffers(execution: Execution) -> None:
     out = bytearray(24)
     execution.set_input(0, X.tobytes())

@@ -106,6 +106,14 @@ def test_impossible_operand_types(type: OperandType, words: str, model: Model) -
         model.add_operand(type)
 
 
+def test_numbers_beyond_the_range_of_float32(model: Model) -> None:
+    model.add_operand(tensor(1))
+    for values in ([1e300], [-1e300]):
+        with expect(BAD_DATA, "in the range of float32"):
+            model.set_operand_value(3, values)
+    model.set_operand_value(3, [float("inf")])
+
+
 def test_operands_are_numbered_from_zero() -> None:
     model = Model()
     assert [model.add_operand(tensor(1)) for _ in range(3)] == [0, 1, 2]
