@@ -31,7 +31,8 @@ SOURCE = Path(gpunn.__file__).resolve().parent.parent  # so that workers use the
 class Turns:
     """The durations of a benchmark: `starts` cold starts for each peer, `rounds` of `seconds` each.
 
-    timeout: the seconds that a peer may take to start, and beyond the planned time of its turn.
+    timeout: the seconds that a peer may take to start, and beyond the planned time of its turn;
+    infinity is no limit.
     """
 
     starts: int = 1
@@ -107,7 +108,7 @@ class Worker:
     def _read(self, seconds: float) -> dict[str, Any]:
         """Return its next message, which should take that long."""
         try:
-            line = self._lines.get(timeout=seconds + self._timeout)
+            line = self._lines.get(timeout=min(seconds + self._timeout, threading.TIMEOUT_MAX))
         except queue.Empty:
             self._process.kill()
             raise WorkerError(f"no answer within {seconds + self._timeout:g} s: ended") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import tempfile
 from collections.abc import Collection, Sequence
@@ -60,6 +61,9 @@ def benchmark(
     measured.
     """
     turns = turns or Turns()
+    if not (turns.timeout > 0 and 0 <= turns.seconds < math.inf):
+        given = f"{turns.seconds} and {turns.timeout}"
+        raise ModelError(f"turns must have a length of seconds and a timeout above 0, got {given}")
     chosen = entrants(backends, preferences, peers, batches, threads or (os.cpu_count() or 1,))
     pick_bases(bases, chosen)  # what cannot be a base is refused before anything is measured
     conditions, loaded = Conditions.now(), load_model(model)

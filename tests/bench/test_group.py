@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from pathlib import Path
@@ -34,6 +35,11 @@ def test_a_hanging_worker_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_a_worker_that_dies_leaves_its_last_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result = run_library("raise ImportError('no such thing')", tmp_path, monkeypatch, timeout=60)
+    assert result.failed == "the process ended with code 1: ImportError: no such thing"
+
+
+def test_no_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = run_library("raise ImportError('no such thing')", tmp_path, monkeypatch, timeout=math.inf)
     assert result.failed == "the process ended with code 1: ImportError: no such thing"
 
 

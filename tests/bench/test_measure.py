@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import gpunn
 from gpunn import vision
 from gpunn.bench import measure
+from gpunn.bench.group import Turns
 from gpunn.bench.measure import (
     PREFERENCES,
     batched,
@@ -25,6 +27,15 @@ from gpunn.bench.measure import (
 from gpunn.bench.result import Result
 from gpunn.comparison.inputs import random_source
 from gpunn.types import float32
+
+
+@pytest.mark.parametrize(
+    ("seconds", "timeout"), [(1, math.nan), (1, 0), (math.nan, 1), (math.inf, 1), (-1, 1)]
+)
+def test_impossible_turns_are_refused(seconds: float, timeout: float) -> None:
+    turns = Turns(seconds=seconds, timeout=timeout)
+    with pytest.raises(gpunn.ModelError, match="a timeout above 0"):
+        measure.benchmark(vision.default_model(), backends=("cpu",), turns=turns)
 
 
 def test_entrants_are_every_combination() -> None:
