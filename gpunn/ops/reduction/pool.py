@@ -145,10 +145,8 @@ def _kernels(call: Call) -> list[Kernel]:
 
 def _integer_kernels(call: Call) -> list[Kernel]:
     low, high = _integer_bounds(call)
-    least, most = LIMITS[call.x.dtype]
-    if (
-        call.op == "average_pool2d" and _cells(call) * (1 + max(-least, most)) >= 2**31
-    ):  # rounding adds a half
+    largest = 1 + max(map(abs, LIMITS[call.x.dtype]))  # rounding adds up to a half
+    if call.op == "average_pool2d" and _cells(call) * largest >= 2**31:
         raise Unsupported("sums of windows that large do not fit 32 bits")
     apply = {"apply": Function(("x",), "clamp(x, p.bounds.x, p.bounds.y)")}
     kernels = _pool_kernels(call, INTEGER_POOLS[call.op], apply, DType.INT32)
