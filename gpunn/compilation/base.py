@@ -170,7 +170,8 @@ class Compilation(Closing):
         """Give the model's variables their initial values, as they were before the first run.
 
         values: what variables shall begin with instead, by name, as variables() gives them. Raises ModelError
-        for other names or types, and UnsupportedError for values in a worker process.
+        for other names or types, or for another value of what nothing updates, and UnsupportedError for
+        values in a worker process.
         Runs that have been submitted before do not see it, later ones do. Without variables nothing happens.
         State is reset, too, when inputs come with other shapes than in the run before.
         """

@@ -121,7 +121,20 @@ class LocalCompilation(Compilation):
             if name not in types:
                 raise ModelError(f"model {self.model.name!r} has no variable {name!r}")
             expect_type(f"variable {name!r}", value, types[name])
+        if values:
+            self._check_updated(values)
         self._after_submitted(partial(self._reset, values or {}))
+
+    def _check_updated(self, values: Mapping[str, Array]) -> None:
+        """Raise ModelError if variables shall have other values of which the passes have made constants."""
+        from gpunn.passes.fold import settled
+
+        for variable in settled(self.model):
+            first = self.model.variables[variable]
+            if np.asarray(values.get(variable.name, first)).tobytes() != first.tobytes():
+                raise ModelError(
+                    f"nothing updates variable {variable.name!r}: it is a constant of the compiled model"
+                )
 
     def variables(self) -> dict[str, Array]:
         """Return the values of variables; see Compilation."""

@@ -50,9 +50,9 @@ def fold_constants(model: Graph) -> Graph:
     which networks do not apply to constants. Variables
     that nothing updates are constants.
     """
-    settled = _settled(model)
-    folded = _fold(model, _Allowance(MAX_FOLDED_BYTES, MAX_READ_BYTES).grants, dict(settled))
-    for variable in settled:
+    constants = settled(model)
+    folded = _fold(model, _Allowance(MAX_FOLDED_BYTES, MAX_READ_BYTES).grants, dict(constants))
+    for variable in constants:
         del folded.variables[variable]
     return folded
 
@@ -64,7 +64,7 @@ def fold_aliases(model: Graph) -> Graph:
     return folded if known else model
 
 
-def _settled(model: Graph) -> dict[Operand, Operand]:
+def settled(model: Graph) -> dict[Operand, Operand]:
     """Make a constant for each variable that keeps its first value, unless that is zeros, which take no
     memory.
     """

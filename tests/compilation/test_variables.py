@@ -89,3 +89,16 @@ def test_values_that_state_begins_with_are_copied(backend: str) -> None:
         given[:] = 1000
         compiled(np.float32([1, 0]))
         assert compiled.variables()["total"].tolist() == [11, 10]
+
+
+def test_what_nothing_updates_keeps_its_value(backend: str) -> None:
+    model = Model("settled")
+    x = model.input("x", float32(3))
+    first = np.array([1, 2, 3], np.float32)
+    variable = model.variable("v", float32(3), first)
+    model.output(*model.add("add", [x, variable]))
+    with model.compile(backend) as compiled:
+        compiled.reset_state({"v": first})
+        with pytest.raises(ModelError, match="nothing updates variable 'v'"):
+            compiled.reset_state({"v": first + 1})
+        np.testing.assert_array_equal(compiled(np.zeros(3, np.float32)), first)
