@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -260,6 +262,23 @@ def test_labels(tmp_path: Path) -> None:
     assert vision.class_labels(own, file) == ("x", "y z", "\u00e4")
     with pytest.raises(FormatError, match=r"net\.tflite has 2 labels, the model has 3 classes"):
         vision.class_labels(model(*signature, labels=("a", "b")))
+
+
+def test_scales_of_every_kind_of_sequence() -> None:
+    classifier, photo = model([float32(1, 4, 8, 3)], [float32(1, 10)]), two_colours()
+    wanted = vision.preprocess(classifier, photo, (1.0, 2.0, 3.0), 4)
+    for mean in ([1, 2, 3], np.array([1, 2, 3], np.float32)):
+        found = vision.preprocess(classifier, photo, mean, np.array(4))
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize(
+    "mean",
+    ["1", [None], [[1, 2, 3]], [[1], [2, 3]], 1j, pytest.param(10**400, id="huge"), [1, 2], [], math.nan],
+)
+def test_scales_that_are_no_numbers_are_refused(mean: Any) -> None:
+    with pytest.raises(ModelError, match="one number or one for each channel"):
+        vision.photo_input(model([float32(1, 4, 8, 3)], [float32(1, 10)]), mean)
 
 
 def test_top() -> None:

@@ -26,7 +26,7 @@ from gpunn.comparison.walk import Walk, Walked
 from gpunn.comparison.whole import WholeRun
 from gpunn.errors import ModelError
 from gpunn.graph.operation import Operation
-from gpunn.graph.pixels import Numbers
+from gpunn.graph.pixels import GivenNumbers, numbers_of
 from gpunn.importers import Source as File
 from gpunn.machine import describe_machine, versions
 from gpunn.model import Model, load
@@ -51,8 +51,8 @@ def compare(
     other: Model | File | None = None,
     case: tuple[int, str | os.PathLike[str]] | None = None,
     tolerance: float | None = None,
-    mean: Numbers | None = None,
-    std: Numbers | None = None,
+    mean: GivenNumbers | None = None,
+    std: GivenNumbers | None = None,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Comparison:
@@ -104,7 +104,7 @@ def compare(
     model, inputs = _model(model, inputs)
     second_model = other if other is None or isinstance(other, Model) else load(other)
     labels = tuple(labels) or model.labels or (() if second_model is None else second_model.labels)
-    scale = scales(model, second_model, Scale(mean, std))
+    scale = scales(model, second_model, Scale(numbers_of(mean, "mean"), numbers_of(std, "std")))
     source = _source(model, second_model, inputs, truth, labels, scale, seed)
     report = progress or _silent
     with ExitStack() as stack:

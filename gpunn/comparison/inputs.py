@@ -16,7 +16,7 @@ from gpunn.files import Skipped, files_in
 from gpunn.graph.draw import drawn, drawn_range
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
-from gpunn.graph.pixels import Numbers
+from gpunn.graph.pixels import GivenNumbers
 from gpunn.graph.reshape import as_input
 from gpunn.types import Array
 from gpunn.wording import counted
@@ -98,8 +98,8 @@ def file_source(
     *,
     truth: Path | None = None,
     labels: Sequence[str] = (),
-    mean: Numbers | None = None,
-    std: Numbers | None = None,
+    mean: GivenNumbers | None = None,
+    std: GivenNumbers | None = None,
 ) -> Source:
     """Read photos, folders of photos, .npy and .npz files.
 

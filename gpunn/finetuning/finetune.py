@@ -13,7 +13,7 @@ from gpunn.finetuning.layers import for_classes
 from gpunn.finetuning.photos import Examples, Told, read_photos
 from gpunn.finetuning.progress import Epoch, FinetuneProgress, OnProgress
 from gpunn.finetuning.run import LAYERS, Layers, Run
-from gpunn.graph.pixels import Numbers
+from gpunn.graph.pixels import GivenNumbers
 from gpunn.model import Model
 from gpunn.training.optimizers import SGD, Adam, Optimizer
 from gpunn.training.step import with_values_of
@@ -68,8 +68,8 @@ def finetune(
     seed: int = 0,
     keep_classes: bool = False,
     augment: bool = False,
-    mean: Numbers | None = None,
-    std: Numbers | None = None,
+    mean: GivenNumbers | None = None,
+    std: GivenNumbers | None = None,
     backend: str = "auto",
     device: str | int | None = None,
     on_progress: OnProgress | None = None,

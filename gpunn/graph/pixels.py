@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from gpunn.errors import ModelError
+from gpunn.types import Array
+
 Numbers = float | tuple[float, ...]  # one for all channels, or one for each
+GivenNumbers = float | Sequence[float] | Array  # the same as callers give them: see numbers_of()
 
 _LARGEST = 1e30  # what a byte may become: float32 ends at 3e38, and networks multiply
 
@@ -37,6 +44,23 @@ class PixelScale:
         if not all(map(math.isfinite, (*means, *stds))) or 0 in stds:
             return False
         return (max(map(abs, means)) + 255) / min(map(abs, stds)) < _LARGEST
+
+
+def numbers_of(given: GivenNumbers | None, what: str) -> Numbers | None:
+    """Return a caller's number, or its list, tuple or array of them, one for each channel; None for None.
+
+    Raises ModelError for anything else; `what` is its name.
+    """
+    if given is None:
+        return None
+    try:
+        array = np.asarray(given)
+    except ValueError:  # rows of different lengths
+        array = np.array(None)
+    if array.dtype.kind not in "iuf" or array.ndim > 1:
+        raise ModelError(f"{what} must be one number or one for each channel, got {given!r}")
+    found: Numbers = tuple(array.tolist()) if array.ndim else array.item()
+    return found
 
 
 def tuple_of(numbers: Numbers) -> tuple[float, ...]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gpunn.graph.pixels import Numbers
+from gpunn.graph.pixels import GivenNumbers
 from gpunn.model import Model
 from gpunn.types import Array
 from gpunn.vision.classes import Guess, ScoreOutput, class_labels, ranked, score_output, verdict
@@ -77,8 +77,8 @@ def classifier(
     *,
     top: int = 5,
     labels: Path | None = None,
-    mean: Numbers | None = None,
-    std: Numbers | None = None,
+    mean: GivenNumbers | None = None,
+    std: GivenNumbers | None = None,
 ) -> Classifier:
     """Make of a classifier's model one that takes bytes of photos and gives only the best classes.
 

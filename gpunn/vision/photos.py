@@ -14,7 +14,7 @@ from PIL import Image
 from gpunn.errors import ModelError, UnsupportedError
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
-from gpunn.graph.pixels import Numbers, PixelScale, text_of, tuple_of
+from gpunn.graph.pixels import GivenNumbers, Numbers, PixelScale, numbers_of, text_of, tuple_of
 from gpunn.ops.fixed_point.affine import LIMITS, dequantize, quantize
 from gpunn.types import Array, DType, Quantization, TensorType
 from gpunn.vision.pictures import eight_bit_rgb, load_photo
@@ -122,7 +122,9 @@ class PhotoInput:
             yield full
 
 
-def photo_input(model: Graph, mean: Numbers | None = None, std: Numbers | None = None) -> PhotoInput:
+def photo_input(
+    model: Graph, mean: GivenNumbers | None = None, std: GivenNumbers | None = None
+) -> PhotoInput:
     """Describe the photos that `model` takes; raise ModelError or UnsupportedError if it does not take
     photos.
 
@@ -130,6 +132,7 @@ def photo_input(model: Graph, mean: Numbers | None = None, std: Numbers | None =
     (`model.pixel_scale`); a quantised model takes the bytes, and so does a model that scales photos itself,
     which refuses other scales. Otherwise they are MEAN and STD.
     """
+    mean, std = numbers_of(mean, "mean"), numbers_of(std, "std")
     operand = only(model, mandatory(model), "input")
     shape = operand.type.shape
     if len(shape) != 4 or shape[3] not in (1, 3) or 0 in shape:
@@ -172,8 +175,8 @@ def scales_photos(model: Graph) -> bool:
 def preprocess(
     model: Graph,
     photo: str | os.PathLike[str] | Image.Image,
-    mean: Numbers | None = None,
-    std: Numbers | None = None,
+    mean: GivenNumbers | None = None,
+    std: GivenNumbers | None = None,
 ) -> Array:
     """Return the input of a classifier for one photo; if its batch is more than 1, all rows hold the photo.
 

@@ -101,6 +101,14 @@ def test_optional_inputs_have_their_defaults(first: str, tmp_path: Path) -> None
             assert error == pytest.approx(apart, abs=1e-6)
 
 
+def test_scales_of_two_files_may_be_arrays() -> None:
+    ours, theirs = twins.mlmodel(), twins.tflite()
+    wanted = gpunn.compare(ours, 2, ["cpu"], other=theirs, **SCALE).pair("model").outputs[0]
+    mean, std = np.full(3, twins.MEAN), [twins.STD] * 3
+    found = gpunn.compare(ours, 2, ["cpu"], other=theirs, mean=mean, std=std).pair("model").outputs[0]
+    assert found.metrics == wanted.metrics
+
+
 def test_other_weights_are_found() -> None:
     found = gpunn.compare(twins.mlmodel(), 2, ["cpu"], other=twins.tflite(seed=1), **SCALE)
     assert not found.ok
