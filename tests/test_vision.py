@@ -286,6 +286,9 @@ def test_top() -> None:
     guesses = vision.top_k(np.array([0.1, 0.5, 0.1, np.nan], np.float32), labels, 3)
     assert [g.label for g in guesses] == ["b", "a", "c"]
     assert len(vision.top_k(np.zeros(4, np.float32), labels, 9)) == 4
+    for scores, count in ((np.zeros((1, 4)), 1), (np.float32(1), 1), (np.zeros(4), 0), (np.zeros(4), -1)):
+        with pytest.raises(ModelError, match="scores of one axis and a count of 1 or more"):
+            vision.top_k(np.asarray(scores), ("a", "b", "c", "d"), count)
 
 
 def output(type: TensorType) -> vision.ScoreOutput:

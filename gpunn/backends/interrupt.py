@@ -6,6 +6,7 @@ loop jumps back: nearly everywhere. `with lock:` is safe, because the ways in an
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 import weakref
@@ -13,14 +14,25 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar, copy_context
 from functools import partial
+from numbers import Real
 from typing import Any, TypeVar
 
 from gpunn.backends import fork
-from gpunn.errors import DeviceError, GpunnError, RunCancelledError, RunTimeoutError
+from gpunn.errors import DeviceError, GpunnError, ModelError, RunCancelledError, RunTimeoutError
 
 PATIENCE = 0.1  # seconds: on Windows a thread that waits learns of KeyboardInterrupt only afterwards
 
 _T = TypeVar("_T")
+
+
+def expect_seconds(timeout: Any) -> None:
+    """Raise ModelError unless `timeout` is None or a number of seconds."""
+    try:
+        usable = timeout is None or (isinstance(timeout, Real) and not math.isnan(timeout))
+    except OverflowError:  # an integer beyond float64
+        usable = False
+    if not usable:
+        raise ModelError(f"timeout must be a number of seconds or None, got {timeout!r}")
 
 
 class Stop:
@@ -35,7 +47,11 @@ class Stop:
         *others: Stop,
         late: Callable[[], GpunnError] | None = None,
     ) -> None:
-        """End after `timeout` seconds, by the error that `late` makes; None: RunTimeoutError."""
+        """End after `timeout` seconds, by the error that `late` makes; None: RunTimeoutError.
+
+        Raises ModelError if `timeout` is no number.
+        """
+        expect_seconds(timeout)
         self._late = late or partial(RunTimeoutError, f"the run has not ended after {timeout or 0:g} s")
         self._deadline = None if timeout is None else time.monotonic() + timeout
         outer = _stop.get()

@@ -12,7 +12,7 @@ from typing import Any
 
 from gpunn.backends import fork
 from gpunn.backends.base import DeviceMemory, Stats, Trace
-from gpunn.backends.interrupt import Stop, directly, holding
+from gpunn.backends.interrupt import Stop, directly, expect_seconds, holding
 from gpunn.backends.worker import Job
 from gpunn.compilation import compiler
 from gpunn.compilation.base import Compilation
@@ -109,6 +109,7 @@ class IsolatedCompilation(Compilation):
 
     def answer(self, arrays: Sequence[Array], *, timeout: float | None = None) -> tuple[Array, ...]:
         """Return the results of a run; see Compilation."""
+        expect_seconds(timeout)
         worker = self._running()
         call = worker.ask(Kind.RUN, arrays, results=self._room(), timeout=timeout)
         limits = self.model.limits

@@ -151,7 +151,15 @@ def _read_labels(file: Path) -> tuple[str, ...]:
 
 
 def top_k(scores: Array, labels: Sequence[str], count: int) -> tuple[Guess, ...]:
-    """Return the `count` classes with the highest scores, best first; for equal scores the first class."""
+    """Return the `count` classes with the highest scores, best first; for equal scores the first class.
+
+    Raises ModelError unless the scores are those of one photo and the count is 1 or more.
+    """
+    if scores.ndim != 1 or count < 1:
+        raise ModelError(
+            "the best classes need scores of one axis and a count of 1 or more, got shape "
+            f"{list(scores.shape)} and count {count}"
+        )
     return ranked(np.arange(scores.size), scores, labels)[:count]
 
 

@@ -40,6 +40,20 @@ def test_a_run_of_an_endless_loop_ends_after_its_timeout(backend: str) -> None:
             assert found.tolist() == [128] * 4
 
 
+@pytest.mark.parametrize("timeout", ["5", float("nan"), pytest.param(10**400, id="huge"), [1]])
+def test_timeouts_that_are_no_numbers_are_refused(backend: str, timeout: Any) -> None:
+    with doubling().compile(backend=backend) as compiled:
+        name = compiled.model.inputs[0].name
+        with pytest.raises(gpunn.ModelError, match="timeout must be a number of seconds"):
+            compiled.run({name: ONES}, timeout=timeout)
+        event = compiled.submit(ENDLESS)
+        with pytest.raises(gpunn.ModelError, match="timeout must be a number of seconds"):
+            event.result(timeout=timeout)
+        event.cancel()
+        (found,) = compiled.run({name: ONES}, timeout=np.inf).values()
+        assert found.tolist() == [128] * 4
+
+
 @pytest.mark.parametrize("thread", ["main", "another"])
 def test_an_endless_loop_is_cancelled_from_another_thread(backend: str, thread: str) -> None:
     with doubling().compile(backend=backend) as compiled, ThreadPoolExecutor(2) as pool:

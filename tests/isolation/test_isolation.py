@@ -149,6 +149,8 @@ def test_what_has_no_end_is_stopped(backend: str) -> None:
         (name,) = (i.name for i in compiled.model.inputs)
         with pytest.raises(gpunn.RunTimeoutError, match=r"not ended after 0\.2 s"):
             compiled.run({name: ENDLESS}, timeout=0.2)
+        with pytest.raises(gpunn.ModelError, match="timeout must be a number of seconds"):
+            compiled.run({name: ENDLESS}, timeout="5")  # type: ignore[arg-type]
         event = compiled.submit(ENDLESS)
         with pytest.raises(gpunn.RunTimeoutError):
             event.result(timeout=0.1)
