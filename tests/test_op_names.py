@@ -32,6 +32,7 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
     "gpunn/__init__.py": ("public functions of the same names", {"dequantize", "quantize"}),
     "gpunn/cli/bench.py": (A_WORD, {"round"}),
     "gpunn/cli/comparison.py": (A_WORD, {"equal"}),
+    "gpunn/comparison/compare.py": (A_WORD, {"mean"}),
     "gpunn/comparison/figures.py": (A_WORD, {"equal"}),
     "gpunn/report/layers.py": (A_WORD, {"equal"}),
     "gpunn/vision/__init__.py": ("a public function of the same name", {"top_k"}),
