@@ -60,15 +60,20 @@ def test_a_model_without_variables_has_none(backend: str) -> None:
         assert compiled.variables() == {}
 
 
-def test_of_several_sections(backend: str) -> None:
-    """A shape that depends on a value cuts the model; its variables go through all sections."""
+def sums_of_a_cut_model(length: int) -> Model:
+    """A variable that adds up the inputs of a model which a shape that depends on a value cuts."""
     model = Model()
-    x = model.input("x", float32(4))
-    total = model.variable("total", float32(4))
+    x = model.input("x", float32(length))
+    total = model.variable("total", float32(length))
     (following,) = model.add("add", [total, x])
     model.update(total, following)
     model.output(*model.add("where", model.add("greater", [x, model.constant("zero", np.float32(0))])))
-    with model.compile(backend) as compiled:
+    return model
+
+
+def test_of_several_sections(backend: str) -> None:
+    """Variables go through all sections."""
+    with sums_of_a_cut_model(4).compile(backend) as compiled:
         for _ in range(2):
             compiled(np.float32([1, 0, 2, 0]))
         assert compiled.variables()["total"].tolist() == [2, 0, 4, 0]
@@ -76,13 +81,7 @@ def test_of_several_sections(backend: str) -> None:
 
 def test_values_that_state_begins_with_are_copied(backend: str) -> None:
     """Also where a shape that depends on a value cuts the model."""
-    model = Model()
-    x = model.input("x", float32(2))
-    total = model.variable("total", float32(2))
-    (following,) = model.add("add", [total, x])
-    model.update(total, following)
-    model.output(*model.add("where", model.add("greater", [x, model.constant("zero", np.float32(0))])))
-    with model.compile(backend) as compiled:
+    with sums_of_a_cut_model(2).compile(backend) as compiled:
         compiled(np.float32([1, 0]))
         given = np.float32([10, 10])
         compiled.reset_state({"total": given})
