@@ -15,7 +15,7 @@ from gpunn.model import Model
 from gpunn.types import Array, DType, Quantization, TensorType, float32
 from tests.backends.bits import assert_same_bits
 from tests.keras_loops import CELLS, Layer, layer_file
-from tests.ops.harness import limit_device, random
+from tests.ops.harness import as_software, limit_device, random
 from tests.planning.appending import swapped_off
 
 STEPS = 20
@@ -123,6 +123,7 @@ def test_other_types(dtype: DType, gpu: str, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_quantised_layers(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    as_software(monkeypatch)  # where a workgroup may do more work
     model = Model()
     type = TensorType(DType.INT8, (1, 12), Quantization((0.1,), (3,)))
     x = model.input("x", type)
@@ -236,6 +237,7 @@ def last_of(x: Array) -> Array:
 
 def test_parts_of_parts(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Slices of what is itself read where it lies in a larger tensor, behind its beginning."""
+    as_software(monkeypatch)  # where a workgroup may do more work
     model = Model()
     x = model.input("x", float32(1, 8))
     for k in range(STEPS):

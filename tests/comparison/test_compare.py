@@ -15,6 +15,7 @@ from gpunn.backends.webgpu import device, shader
 from gpunn.model import Model
 from gpunn.planning.liveness import Interval
 from gpunn.types import Array, float32
+from tests.ops.harness import as_software
 from tests.planning.appending import swapped_off
 from tests.resources import shared
 from tests.schemas import validate
@@ -51,6 +52,7 @@ def break_depthwise(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(shader, "read_body", broken)
     monkeypatch.setattr(device, "_devices", {})
+    as_software(monkeypatch)  # which has strips of all these layers
 
 
 def test_wrong_kernel_is_found_by_name(monkeypatch: pytest.MonkeyPatch, gpu: str) -> None:

@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 from gpunn.backends.webgpu.device import open_device
+from gpunn.device import SUBGROUPS
 from gpunn.graph.exact import widen
 from gpunn.graph.operation import Operation
 from gpunn.kernel import Candidate, Kernel
 from gpunn.model import Model
+from gpunn.ops.contraction.broadcast_tile import subgroup
 from gpunn.types import Array, DType, TensorType
 from tests.tflite_builder import litert_run, single_op
 
@@ -127,6 +129,25 @@ def limit_device(monkeypatch: pytest.MonkeyPatch, **limits: Any) -> None:
     """Let kernels be made as for a device with other properties, for example max_loop_iterations=8."""
     device = open_device(None, False)
     monkeypatch.setattr(device, "properties", replace(device.properties, **limits))
+
+
+def as_software(monkeypatch: pytest.MonkeyPatch, **limits: Any) -> None:
+    """Let kernels be made as for software, which few invocations occupy, and with other limits."""
+    limit_device(monkeypatch, software=True, parallel_invocations=1, **limits)
+
+
+def shares_rows(*sizes: int) -> bool:
+    """Tell whether the adapter is offered products whose rows a subgroup shares, of these sizes if any."""
+    device = open_device(None, False).properties
+    size = subgroup(device) if SUBGROUPS in device.features else 0
+    return size in sizes if sizes else size > 0
+
+
+def require_shared_rows(*sizes: int) -> None:
+    """Skip the test where shares_rows() is false."""
+    if not shares_rows(*sizes):
+        known = f" of {' or '.join(map(str, sizes))}" if sizes else ""
+        pytest.skip(f"the adapter is not known to have subgroups{known} that share rows")
 
 
 def assert_close(

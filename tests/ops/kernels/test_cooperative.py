@@ -12,7 +12,7 @@ from gpunn.backends.webgpu.device import open_device
 from gpunn.backends.webgpu.lower import candidates
 from gpunn.device import BASELINE
 from gpunn.ops.kernels.cooperative import WORKGROUP, cooperative_group
-from tests.ops.harness import EPS, check, limit_device, model_of, random, take_candidate
+from tests.ops.harness import EPS, as_software, check, model_of, random, take_candidate
 
 SOFTWARE = replace(BASELINE, software=True)
 ALONE, SHARED = 1, WORKGROUP
@@ -85,8 +85,8 @@ def test_rows_of_the_other_kind(
 @pytest.mark.parametrize("parts", [1, 2])
 def test_reductions_of_the_other_kind(parts: int, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Columns lie apart, four of them in a vector. 200 terms of up to 1 have 199 roundings."""
-    if parts > 1:
-        limit_device(monkeypatch, max_loop_iterations=2)  # 128 terms of 64 invocations
+    limits = {"max_loop_iterations": 2} if parts > 1 else {}  # 128 terms of 64 invocations
+    as_software(monkeypatch, **limits)
     take_candidate(monkeypatch, 1)
     x = random(1, 200, 516, low=-1, high=1)
     with model_of("reduce_sum", [x], {"axes": (0,)}).compile(gpu) as compiled:
