@@ -5,13 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpunn.backends.webgpu.device import open_device
 from gpunn.backends.webgpu.shader import key_of
 from gpunn.graph.operation import Operand
 from gpunn.model import Model
 from gpunn.ops.kernels.register_tile import LARGE_TILES, SMALL_TILE, RegisterTile
 from gpunn.types import DType, Quantization, Shape, TensorType, float32
-from tests.ops.harness import limit_device
 from tests.planning.appending import add, constant, conv, depthwise, dispatches, pointwise, whole
 from tests.planning.joining import (
     Reader,
@@ -24,7 +22,7 @@ from tests.planning.joining import (
     read_apart,
     values,
 )
-from tests.planning.test_prepend import BODIES, has_tile, prefer, prefer_tile
+from tests.planning.preferring import BODIES, has_tile, prefer, prefer_tile
 
 
 def convolved(model: Model, x: Operand) -> Operand:
@@ -39,8 +37,6 @@ def convolved(model: Model, x: Operand) -> Operand:
 def test_each_body_of_products_finds_rows(
     gpu: str, body: str, shape: tuple[int, ...], reader: Reader, last: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if body == "matmul_workgroup":
-        limit_device(monkeypatch, software=False)
     prefer(monkeypatch, body)
     model = read_apart(shape, reader)
     assert copied(model, values(model)) == 0
@@ -71,7 +67,6 @@ def of_a_computed_matrix(model: Model, x: Operand) -> Operand:
 def test_products_of_computed_matrices_find_rows(
     gpu: str, depth: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limit_device(monkeypatch, software=False)
     prefer(monkeypatch, "matmul_workgroup")
     model = read_apart((2, 3, 3, depth), of_a_computed_matrix)
     assert copied(model, values(model)) == 0
@@ -127,10 +122,6 @@ CONVOLUTIONS: list[tuple[str, Shape, Reader]] = [
 
 def compiled_with(body: str, monkeypatch: pytest.MonkeyPatch, model: Model) -> int:
     """Run a model where the kernels of a body come first, and count the dispatches of its joins."""
-    if body == "unfold" and open_device(None, False).properties.subgroup_sizes != (8, 8):
-        pytest.skip("only devices with subgroups of 8 are offered this")
-    if body.endswith("workgroup"):
-        limit_device(monkeypatch, software=False)
     prefer(monkeypatch, body)
     left = copied(model, values(model))
     with model.compile("webgpu") as compiled:
@@ -169,9 +160,6 @@ def test_words_of_pixels_are_found_where_they_are_copied_whole(
     gpu: str, channels: int, other: int, left: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of 16 channels of a byte, four words are copied at once."""
-    if open_device(None, False).properties.subgroup_sizes != (8, 8):
-        pytest.skip("only devices with subgroups of 8 are offered this")
-    limit_device(monkeypatch, software=True, parallel_invocations=1)
     prefer(monkeypatch, "unfold")
     model, scale = Model("words"), Quantization((0.1,), (-3,))
     part, rest = (

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 
 import numpy as np
 import pytest
 
 import gpunn
-from gpunn.backends.webgpu import lower
 from gpunn.compilation import on_gpu
 from gpunn.graph.operation import Operand
-from gpunn.kernel import Candidate, Kernel, Kernels
 from gpunn.model import Model
-from gpunn.ops.kernels.register_tile import LARGE_TILES, RegisterTile
 from gpunn.planning.prepend import MOST_TIMES
 from gpunn.types import Shape, float32
 from tests.ops.harness import assert_close, limit_device, random
@@ -29,38 +25,7 @@ from tests.planning.appending import (
     swapped_off,
     whole,
 )
-
-BODIES = ("matmul_broadcast", "matmul_tile", "matmul_workgroup")
-
-
-def prefer(monkeypatch: pytest.MonkeyPatch, body: str) -> None:
-    """Let lowering take the candidate with a body where an operation has one."""
-    prefer_kernel(monkeypatch, lambda kernel: kernel.body == body)
-
-
-def prefer_tile(monkeypatch: pytest.MonkeyPatch, tile: RegisterTile) -> None:
-    """Let lowering take the candidate with such register tiles where an operation has one, as on a GPU."""
-    limit_device(monkeypatch, software=False, parallel_invocations=1 if tile in LARGE_TILES else 1 << 15)
-    prefer_kernel(monkeypatch, partial(has_tile, tile))
-
-
-def has_tile(tile: RegisterTile, kernel: Kernel) -> bool:
-    """Tell whether a kernel has such register tiles."""
-    return kernel.constants.get("ROWS") == tile.rows and {*tile.libraries} <= {*kernel.libraries}
-
-
-def prefer_kernel(monkeypatch: pytest.MonkeyPatch, wanted: Callable[[Kernel], bool]) -> None:
-    """Let lowering take the candidate with such a kernel where an operation has one."""
-    choose = lower.choose
-
-    def chosen(kernels: Kernels, *given: object) -> object:
-        if not isinstance(kernels, Iterator):
-            return choose(kernels, *given)  # type: ignore[arg-type]
-        found: list[Candidate] = [*kernels]
-        found.sort(key=lambda candidate: not any(map(wanted, candidate.kernels)))
-        return choose(iter(found), *given)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(lower, "choose", chosen)
+from tests.planning.preferring import BODIES, prefer
 
 
 def shapes() -> Iterator[tuple[str, Shape, int]]:
@@ -79,8 +44,6 @@ def shapes() -> Iterator[tuple[str, Shape, int]]:
 def test_gates(body: str, shape: Shape, channels: int, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Squeeze and excitation, and the product behind it: the bits of single dispatches, near to float64."""
     monkeypatch.setattr("gpunn.planning.prepend.MOST_TIMES", 100)
-    if body == "matmul_workgroup":
-        limit_device(monkeypatch, software=False)
     prefer(monkeypatch, body)
     batch, _, _, depth = shape
     values = random(0, *shape), random(1, channels, 1, 1, depth), random(2, channels)

@@ -36,7 +36,7 @@ from tests.planning.appending import (
     whole,
 )
 from tests.planning.fusing import SUSTAINED, Last
-from tests.planning.test_prepend import BODIES, prefer
+from tests.planning.preferring import BODIES, prefer
 
 
 @pytest.fixture(autouse=True)

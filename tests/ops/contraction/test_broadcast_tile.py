@@ -15,7 +15,7 @@ from gpunn.ops import OPS
 from gpunn.ops.call import Call
 from gpunn.types import Array, Shape, float32
 from tests.ops.contraction.test_conv import tolerance
-from tests.ops.harness import check, limit_device, random, take_body
+from tests.ops.harness import as_software, check, limit_device, random, require_shared_rows, take_body
 
 ACTIVATIONS = ({}, {"activation": "relu6"})
 SOFTWARE = replace(BASELINE, software=True, subgroup_sizes=(8, 8), features=frozenset({SUBGROUPS}))
@@ -121,9 +121,8 @@ UNFOLDED: tuple[tuple[Shape, tuple[int, int], int, dict[str, Any]], ...] = (
 
 @pytest.mark.parametrize("case", UNFOLDED, ids=str)
 def test_products_of_what_windows_see(case: Any, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    limit_device(monkeypatch, software=True, parallel_invocations=1)
-    if open_device(None, False).properties.subgroup_sizes != (8, 8):
-        pytest.skip("only devices with subgroups of 8 are offered this")
+    as_software(monkeypatch)
+    require_shared_rows(8)
     shape, size, channels, attrs = case
     take_body(monkeypatch, "unfold")
     inputs = [random(1, *shape), random(2, channels, *size, shape[3]), random(3, channels)]

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpunn.backends.webgpu.device import open_device
 from gpunn.backends.webgpu.lower import lower
 from gpunn.device import BASELINE, SUBGROUPS, DeviceProperties
 from gpunn.model import Model
 from gpunn.types import float32
 from tests.ops.contraction.test_conv import tolerance
-from tests.ops.harness import check, model_of, random, take_body
+from tests.ops.harness import as_software, check, model_of, random, require_shared_rows, take_body
 
 SHARING = replace(BASELINE, software=True, subgroup_sizes=(8, 8), features=frozenset({SUBGROUPS}))
 
@@ -46,8 +45,8 @@ def test_convolutions(
     gpu: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    if not open_device(None, False).properties.subgroup_sizes:
-        pytest.skip("the device has no subgroups")
+    as_software(monkeypatch)
+    require_shared_rows(4, 8)
     take_body(monkeypatch, "add_cells")
     inputs = [random(1, *shape), random(2, *filter), *([random(3, filter[0])] if biased else [])]
     check("conv2d", inputs, attrs, backend=gpu, constants=(1, 2), atol=tolerance(*inputs[:2]))
@@ -57,8 +56,8 @@ def test_convolutions(
 
 
 def test_what_is_infinite_stays_within_its_windows(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not open_device(None, False).properties.subgroup_sizes:
-        pytest.skip("the device has no subgroups")
+    as_software(monkeypatch)
+    require_shared_rows(4, 8)
     take_body(monkeypatch, "add_cells")
     x, filter = random(1, 1, 9, 9, 8), random(2, 2, 3, 3, 8, low=1)
     x[0, 4, 4] = np.inf

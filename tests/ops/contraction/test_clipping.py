@@ -12,7 +12,7 @@ from gpunn.backends.webgpu.shader import ShaderKey, key_of
 from gpunn.device import BASELINE, SUBGROUPS
 from gpunn.model import Model
 from gpunn.types import float32
-from tests.ops.harness import random, take_body
+from tests.ops.harness import random, require_shared_rows, take_body
 
 SOFTWARE = replace(BASELINE, software=True, subgroup_sizes=(8, 8), features=frozenset({SUBGROUPS}))
 CLIPS = (None, "relu", "relu01", "relu1", "relu6")
@@ -60,6 +60,7 @@ def test_winograds_results_share_a_pipeline(monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_is_no_number_and_what_has_no_bound(
     activation: str | None, expected: tuple[float, ...], gpu: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    require_shared_rows()
     take_body(monkeypatch, "matmul_broadcast")
     given = np.array([np.nan, np.inf, -np.inf, -3, -0.5, 0, 0.75, 9], np.float32)
     model = Model("clips")

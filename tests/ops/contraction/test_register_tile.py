@@ -16,7 +16,7 @@ from gpunn.types import float32
 from tests.ops.contraction.test_broadcast_tile import described, windows
 from tests.ops.contraction.test_conv import tolerance
 from tests.ops.harness import check, model_of, random
-from tests.planning.test_prepend import has_tile, prefer_tile
+from tests.planning.preferring import has_tile, prefer_tile
 
 GPU = replace(BASELINE, parallel_invocations=1 << 12)
 

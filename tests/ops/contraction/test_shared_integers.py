@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpunn.backends.webgpu.device import open_device
 from gpunn.backends.webgpu.lower import lower
 from gpunn.device import BASELINE, SUBGROUPS, DeviceProperties
 from gpunn.kernel import Kernel
@@ -17,7 +16,7 @@ from gpunn.ops.contraction.shared_integers import pack_centred, pack_words
 from gpunn.ops.kernels.window import Pair
 from tests.ops.contraction.quantized_product import ATTRS, DTYPES, Case
 from tests.ops.contraction.test_broadcast_tile import limit_subgroups
-from tests.ops.harness import limit_device, model_of, random, take_body
+from tests.ops.harness import as_software, model_of, random, require_shared_rows, take_body
 from tests.ops.integer_checks import integer_model
 
 SOFTWARE = replace(BASELINE, software=True, subgroup_sizes=(8, 8), features=frozenset({SUBGROUPS}))
@@ -68,9 +67,9 @@ FORCED = [("unfold", case) for case in UNFOLDED] + [
 def test_windows_over_few_channels(
     body: str, case: Any, kind: str, gpu: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limit_device(monkeypatch, software=True, parallel_invocations=1)
-    if body == "unfold" and open_device(None, False).properties.subgroup_sizes != (8, 8):
-        pytest.skip("only devices with subgroups of 8 are offered this")
+    as_software(monkeypatch)
+    if body == "unfold":
+        require_shared_rows(8)
     x, filter, attrs = case
     take_body(monkeypatch, body)
     made = Case("conv2d", kind, x, filter, seed=len(kind), bias=filter[0] % 3 > 0)

@@ -18,7 +18,7 @@ from gpunn.ops import OPS
 from gpunn.ops.call import Call
 from gpunn.ops.contraction.winograd import TRANSFORMS, pack_cells, pack_matrices
 from gpunn.types import Array, Shape, float32
-from tests.ops.harness import check, limit_device, model_of, random, take_body
+from tests.ops.harness import check, limit_device, model_of, random, require_shared_rows, take_body
 
 SAME, BORDERS = {"padding": "same"}, {"padding": ((0, 2), (3, 1))}
 SOFTWARE = replace(BASELINE, software=True, subgroup_sizes=(8, 8), features=frozenset({SUBGROUPS}))
@@ -87,6 +87,8 @@ def take_way(monkeypatch: pytest.MonkeyPatch, edge: int, loops: bool) -> None:
 def test_convolutions(
     case: Any, software: bool, loops: bool, edge: int, gpu: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if software:
+        require_shared_rows()  # which compute the products of the cells there
     shape, channels, attrs = case
     limit_device(monkeypatch, software=software)
     take_way(monkeypatch, edge, loops)
