@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from gpunn.backends.webgpu.device import open_device
 from gpunn.kernel import Candidate, Kernel
 from gpunn.ops.contraction.depthwise_strip import Strip, axes, strip_of
 from gpunn.ops.kernels.window import Window, resolve
 from gpunn.types import Array
 from tests.ops.contraction.quantized_product import Case
 from tests.ops.contraction.test_conv import tolerance
-from tests.ops.harness import check, limit_device, model_of, random, take_body, take_candidate
+from tests.ops.harness import as_software, check, limit_device, model_of, random, take_body, take_candidate
 
 STRIPS, ROWS = "depthwise_strip", "depthwise_conv2d"
 MANY = 1 << 15  # invocations that occupy a large GPU
@@ -48,11 +49,13 @@ def bodies(inputs: list[Array], attrs: dict[str, Any], gpu: str) -> list[str]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_strips_and_rows_have_the_same_bits(case: Any, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strips_and_rows_agree(case: Any, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They add up in one order, but a GPU's driver may contract products and sums in one alone."""
     shape, filter, attrs = case
     inputs = operands(shape, filter, bias=filter[0] != 5)
     atol = tolerance(inputs[0], inputs[1].reshape(-1, filter[-1]).T)
-    limit_device(monkeypatch, software=True)  # which is offered strips of all strides, too
+    contracted = not open_device(None, False).properties.software
+    as_software(monkeypatch)  # which is offered strips of all strides, too
     seen = window(shape[1:3], filter[:2], **{name: v for name, v in attrs.items() if name != "activation"})
     strips = len({strip_of(seen, 1, shared) for shared in (False, True)})
     ways, found = [], set()
@@ -62,7 +65,7 @@ def test_strips_and_rows_have_the_same_bits(case: Any, gpu: str, monkeypatch: py
         (y,) = check("depthwise_conv2d", inputs, attrs, backend=gpu, constants=(1, 2), atol=atol)
         found.add(y.tobytes())
     assert sorted(ways) == [ROWS, *[STRIPS] * strips]
-    assert len(found) == 1
+    assert contracted or len(found) == 1
 
 
 @pytest.mark.parametrize("body", [STRIPS, ROWS])
@@ -172,7 +175,7 @@ def test_strips_are_measured_where_no_others_are(
     stride: int, ways: list[bool], gpu: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a stride of 5 there are no strips but those with the pipeline of all strides."""
-    limit_device(monkeypatch, software=True)
+    as_software(monkeypatch)
     found: list[list[bool]] = []
 
     def chosen(candidates: Iterator[Candidate], *_: object) -> Sequence[Kernel]:
