@@ -25,7 +25,7 @@ def test_json_and_what_is_known_the_second_time(run: Run, gpu: str) -> None:
     assert not any(call["measured"] for call in second["calls"])
     assert [call["chosen"] for call in first["calls"]] == [call["chosen"] for call in second["calls"]]
     for call in first["calls"]:
-        assert call["op"] in ("conv2d", "depthwise_conv2d", "fully_connected")
+        assert call["op"] in ("conv2d", "depthwise_conv2d", "fully_connected", "separable_conv2d")
         assert call["ways"][call["chosen"]]["seconds"] > 0
 
 
