@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from gpunn.kernel import Function, keep_nan
+from gpunn.kernel import Function, is_nan, keep_nan
 from gpunn.ops.accuracy import BASIC, EPS, GENERAL, SELECTION, Accuracy, Evaluation
 from gpunn.ops.algebra import Affine, Clamp
 from gpunn.ops.check import FLOATS, NUMBERS, SMALL
@@ -145,11 +145,15 @@ _BITS = (DType.INT32, DType.INT64)
 
 def _compare(name: str, int64: str, dtypes: tuple[DType, ...] = _ORDERED) -> Binary:
     function, expression = COMPARISONS[name]
+    integers = expression.format(a="a", b="b")
+    # NaN does not equal itself, but NVIDIA's compiler takes x == x for true.
+    reals = f"select({integers}, {int(name == 'not_equal')}, {is_nan('a')})"
     return Binary(
         name,
         _comparison(function),
-        expression.format(a="a", b="b"),
+        reals,
         dtypes,
+        integers=integers,
         int64=f"i32({int64})",
         compares=True,
     )

@@ -183,6 +183,20 @@ def test_one_tensor_as_both_operands(backend: str) -> None:
     np.testing.assert_array_equal(twice, np.concatenate([value, value]))
 
 
+def test_one_tensor_compared_with_itself(backend: str) -> None:
+    """A compiler may know the answer for all numbers but NaN."""
+    model = Model()
+    x = model.input("x", float32(SPECIAL.size))
+    names = [line.name for line in binary.TABLE if line.compares]
+    model.output(*(model.add(name, [x, x])[0] for name in names))
+    with model.compile(backend=backend) as compilation:
+        results = compilation(SPECIAL)
+    for name, result in zip(names, results, strict=True):
+        same = name in ("equal", "less_equal", "greater_equal")
+        expected = [(name == "not_equal") if np.isnan(value) else same for value in SPECIAL]
+        assert result.tolist() == expected, name
+
+
 @lines
 @pytest.mark.parametrize("shape", [(1, 9, 5, 3), (20, 7, 2), (2, 4, 4, 3)], ids=str)
 def test_a_number_for_each_of_few_channels(line: binary.Binary, shape: tuple[int, ...]) -> None:
