@@ -251,7 +251,7 @@ def test_a_joined_result_is_alive_from_its_first_part_on(gpu: str) -> None:
         value = np.linspace(-2, 9, 4096, dtype=np.float32)[None]
         got = compiled(value)
         np.testing.assert_array_equal(got[:, :4096], np.clip(value, 0, 6))
-        assert compiled.stats.arena_bytes == 4 * 4096 * 4
+        assert compiled.stats.peak_live_bytes == 4 * 4096 * 4
 
 
 def test_places_within_places() -> None:
@@ -268,3 +268,19 @@ def test_two_results_of_one_kernel_in_one_tensor(gpu: str) -> None:
     x = negated(model, model.input("x", TensorType(DType.INT32, (3, 8))))
     model.output(concat(model, *model.add("top_k", [x], {"k": 4})))
     assert copied(model, values(model)) > 0
+
+
+@pytest.mark.parametrize("odd", [3, 5, 7])
+def test_the_padding_of_a_table_s_results_is_not_stored_among_others(odd: int, gpu: str) -> None:
+    model = Model("table")
+    behind, beside = model.input("behind", float32(1, odd + 4)), model.input("beside", float32(3, 4))
+    x = model.input("x", TensorType(DType.UINT8, (3, odd), Quantization((0.05,), (3,))))
+    last, right, left = (
+        model.add(op, [o])[0] for op, o in (("neg", behind), ("neg", beside), ("dequantize", x))
+    )
+    (rows,) = model.add("concat", [left, right], {"axis": 1})
+    model.output(*model.add("concat", [rows, last], {"axis": 0}))
+    inputs = {"behind": np.ones((1, odd + 4), np.float32), "beside": np.ones((3, 4), np.float32)}
+    inputs["x"] = np.arange(3 * odd, dtype=np.uint8).reshape(3, odd)  # type: ignore[assignment]
+    with model.compile("cpu") as reference, model.compile(gpu) as compiled:
+        np.testing.assert_array_equal(*(c(*inputs.values()) for c in (reference, compiled)))

@@ -230,6 +230,7 @@ def table_kernel(call: Call, table: Array, rest: tuple[int, Array] | None = None
         constants={"LAST": last_entry(call.x.dtype)},
         functions={"look_up": found},
         lanes=4,
+        rounded_up=call.x.size % 4 > 0,
         pointwise=pointwise,
         reason=f"a table of {len(table)} results",
     )
