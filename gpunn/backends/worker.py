@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import _thread
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import copy_context
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -160,6 +160,31 @@ def beside(work: Callable[[], _T], other: Callable[[], object]) -> _T:
     finally:
         _await(job)
     return job.result()
+
+
+def side_by_side(works: Sequence[Callable[[], _T]], threads: int) -> list[_T]:
+    """Run functions on so many threads; return what they return, or raise what one of them raised.
+
+    For work in which a driver uses one core. All that have begun have ended then.
+    """
+    jobs = [Job(partial(copy_context().run, work)) for work in works]
+    pending = iter(jobs)  # each thread takes the next one
+    try:
+        for _ in range(min(len(jobs), threads)):
+            _thread.start_new_thread(_carry_out, (pending,))
+        for job in jobs:
+            _await(job)
+            check()
+    finally:
+        for job in jobs:
+            if not job.cancel():
+                _await(job)
+    return [job.result() for job in jobs]
+
+
+def _carry_out(jobs: Iterable[Job[Any]]) -> None:
+    for job in jobs:
+        job.carry_out()
 
 
 def _signals_come() -> bool:

@@ -10,7 +10,7 @@ import pytest
 from gpunn.graph.operation import Operand
 from gpunn.kernel import Kernel, Read, Scratch, Write
 from gpunn.model import Model
-from gpunn.planning.arenas import assign
+from gpunn.planning.arenas import GROUPS, assign, grouped
 from gpunn.planning.liveness import Interval, device_intervals
 from gpunn.planning.partition import ALIAS, DEVICE, HOST, partition
 from gpunn.planning.plan import make_plan
@@ -130,6 +130,25 @@ def test_a_chain_needs_no_more_than_its_two_largest_neighbours() -> None:
 def test_a_full_arena_is_followed_by_a_second_one() -> None:
     arenas = assign([Interval(64, 0, 0), Interval(64, 0, 0), Interval(32, 0, 0)], 32, 100)
     assert arenas.sizes == (96, 64)
+
+
+def test_partners_are_in_different_groups_as_long_as_there_are_some() -> None:
+    assert grouped(5, [(0, 1), (1, 2), (3, 2), (3, 4)]) == [0, 1, 0, 1, 0]
+    residual = [(0, 1), (1, 2), (2, 3), (1, 3)]  # the last one reads what the first two have computed
+    assert grouped(4, residual) == [0, 1, 0, 2]
+    assert grouped(GROUPS + 1, [(k, GROUPS) for k in range(GROUPS)]) == [0] * GROUPS + [1]
+    all_of_all = [(a, b) for b in range(GROUPS + 1) for a in range(b)]
+    assert grouped(GROUPS + 1, all_of_all) == [*range(GROUPS), 0]
+
+
+def test_groups_share_no_arena() -> None:
+    spans, groups = [Interval(n, i, i + 1) for i, n in enumerate([160, 320, 96, 192, 64])], [0, 1, 0, 1, 0]
+    arenas = assign(spans, 32, 2**31, groups)
+    assert arenas.sizes in ((320, 160), (160, 320))
+    places = {(slot.arena, group) for slot, group in zip(arenas.slots, groups, strict=True)}
+    assert len(places) == 2 and arenas.peak_live_bytes == 160 + 320
+    full = assign([Interval(160, 0, 0)] * 4, 32, 200, groups[:4])
+    assert sorted(slot.arena for slot in full.slots) == [0, 1, 2, 3]
 
 
 def stateful() -> tuple[Model, Operand, Operand]:

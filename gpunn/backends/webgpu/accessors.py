@@ -65,8 +65,8 @@ PAIRED_TYPES = {
 class Binding(NamedTuple):
     """One operand as the shader sees it; dtype None: absent, every load gives 0.
 
-    `stored`: a result. `shared`: lives in an arena with others; since a buffer may not be bound for
-    reading and for writing in one dispatch, even over disjoint ranges, all of an arena is bound writable.
+    `stored`: a result. `shared`: lives in a buffer that the dispatch also writes; since a buffer may not be
+    bound for reading and for writing in one dispatch, even over disjoint ranges, all of it is bound writable.
     Dtypes of less than a word are stored four at a time by the invocation that owns these, or one by one
     through atomics where a body stores single elements. `segments`: it is bound several times, a part each.
     `rows`: the accessors find it in rows of a larger tensor; 4: in fours, 1: in single elements, 0: they

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import wgpu
@@ -19,10 +20,11 @@ from gpunn.backends.adapter import SOFTWARE, DeviceInfo, matches, rank
 from gpunn.backends.base import DeviceMemory
 from gpunn.backends.fork import exit_without_handlers, free, in_child
 from gpunn.backends.interrupt import driver_lock, holding
+from gpunn.backends.processors import usable_processors
 from gpunn.backends.webgpu.memory import Allocator, ConstantStore, Reclaimer
 from gpunn.backends.webgpu.native import abandon_objects, finite_shader, subgroup_sizes
 from gpunn.backends.webgpu.shader import ShaderKey, compile_error, generate
-from gpunn.backends.worker import to_the_end
+from gpunn.backends.worker import side_by_side, to_the_end
 from gpunn.device import FEATURES, DeviceProperties
 from gpunn.errors import DeviceError
 
@@ -39,6 +41,8 @@ _SWIFTSHADER = "swiftshader"  # that of Google, which browsers have
 # After 65,535 iterations lavapipe ends all loops of an invocation without a word (Mesa, lp_bld_limits.h,
 # LP_MAX_TGSI_LOOP_ITERATIONS). Some are left for what libraries do.
 LAVAPIPE_LOOP_ITERATIONS = 65_000
+
+_COMPILERS = 8  # threads that compile shaders: more of them wait for one another in the driver
 
 _FORKED = "opened before fork; use spawn"
 
@@ -250,16 +254,31 @@ class Device:
                 self._pipelines[key] = self._build(key)
             return self._pipelines[key]
 
+    def prepare(self, keys: Iterable[ShaderKey]) -> None:
+        """Make the pipelines of keys side by side, where the driver compiles shaders meanwhile.
+
+        Software drivers compile them for the first dispatch. A key that is rejected stays without a pipeline:
+        pipeline() says why.
+        """
+        if self.properties.software:
+            return
+        with holding(self.lock):
+            missing = [key for key in dict.fromkeys(keys) if key not in self._pipelines]
+            for key in missing:
+                self._layout(_kinds(key))  # shared, so not made by one of several threads
+            builds = [partial(self._build_or_none, key) for key in missing]
+            threads = min(usable_processors(), _COMPILERS)
+            for key, made in zip(missing, side_by_side(builds, threads), strict=True):
+                if made is not None:
+                    self._pipelines[key] = made
+
     @property
     def pipeline_count(self) -> int:
         """Return the number of distinct pipelines made so far."""
         return len(self._pipelines)
 
     def _build(self, key: ShaderKey) -> tuple[Any, Any]:
-        bindings = (b for b in key.bindings if b.dtype for _ in range(b.segments.count if b.segments else 1))
-        kinds = ["storage" if b.shared else "read-only-storage" for b in bindings]
-        kinds += ["uniform"] if key.params else []
-        layout = self._layout(tuple(kinds))
+        layout = self._layout(_kinds(key))
         source = generate(key)
         try:
             module = finite_shader(self.wgpu, key.body, source)
@@ -271,6 +290,12 @@ class Device:
             raise compile_error(key, source, str(error)) from error
         return pipeline, layout
 
+    def _build_or_none(self, key: ShaderKey) -> tuple[Any, Any] | None:
+        try:
+            return self._build(key)
+        except DeviceError:
+            return None
+
     def _layout(self, kinds: tuple[str, ...]) -> Any:
         if kinds not in self._layouts:
             entries = [
@@ -279,3 +304,10 @@ class Device:
             ]
             self._layouts[kinds] = self.wgpu.create_bind_group_layout(entries=entries)
         return self._layouts[kinds]
+
+
+def _kinds(key: ShaderKey) -> tuple[str, ...]:
+    """Return the kind of each binding of a pipeline, as WebGPU spells it."""
+    bindings = (b for b in key.bindings if b.dtype for _ in range(b.segments.count if b.segments else 1))
+    kinds = ["storage" if b.shared else "read-only-storage" for b in bindings]
+    return (*kinds, "uniform") if key.params else tuple(kinds)

@@ -12,6 +12,7 @@ from typing import Any
 
 from gpunn.backends.base import Stats
 from gpunn.backends.interrupt import check, holding
+from gpunn.backends.webgpu.apart import groups_apart, root_of, touched
 from gpunn.backends.webgpu.bundle_writer import Bundle, Dispatched
 from gpunn.backends.webgpu.bundles import bundled
 from gpunn.backends.webgpu.device import Device
@@ -38,6 +39,8 @@ class Resources:
         limit: bytes that gpunn may have on the device with it.
         """
         self._memory = device.memory.within(limit)
+        # Buffers that a dispatch only reads are quicker to read on hardware. They take more memory in all.
+        self._apart = not device.properties.software and limit is None
         self.stats = stats
         self.device = device
         self.plan = plan
@@ -111,18 +114,22 @@ class Resources:
     def _lay_out_memory(self) -> None:
         """Give every tensor that lives on the device a slot, variables apart from what a run writes."""
         intervals = device_intervals(self.plan, device_bytes)
-        self.stats.arena_bytes, self.stats.peak_live_bytes = self._allocate(intervals)
+        groups = groups_apart(self.plan, intervals) if self._apart else None
+        self.stats.arena_bytes, self.stats.peak_live_bytes = self._allocate(intervals, groups)
         states = {v: Interval(device_bytes(v), 0, 0) for v in self.plan.resident}
         self.stats.state_bytes, _ = self._allocate(states)
 
     def _allocate(
-        self, intervals: Mapping[Operand, Interval] | Mapping[Operand | Scratch, Interval]
+        self,
+        intervals: Mapping[Operand, Interval] | Mapping[Operand | Scratch, Interval],
+        groups: Sequence[int] | None = None,
     ) -> tuple[int, int]:
         """Make arenas for tensors; their bytes, and the most that is alive at a time."""
         arenas = assign(
             list(intervals.values()),
             self.device.properties.limit("min-storage-buffer-offset-alignment"),
             self.device.properties.limit("max-buffer-size"),
+            groups,
         )
         first = len(self._arenas)
         for operand, slot in zip(intervals, arenas.slots, strict=True):
@@ -173,6 +180,7 @@ class Resources:
     def _dispatches(self, recipe: Sequence[Dispatched]) -> dict[int, Dispatch]:
         """Return the dispatch of each kernel by its id; the rounds of a loop share theirs."""
         alone = {id(k): (o, k) for o, k in recipe}
+        self.device.prepare(self._key(o, k) for o, k in alone.values())
         params = self._upload_params([param_block(k) for _, k in alone.values()])
         return {number: self._dispatch(o, k, next(params)) for number, (o, k) in alone.items()}
 
@@ -223,7 +231,7 @@ class Resources:
 
     def _dispatch(self, operation: Operation, kernel: Kernel, params: dict[str, Any]) -> Dispatch:
         check()
-        pipeline, layout, new = self._pipeline(key_of(kernel, operation))
+        pipeline, layout, new = self._pipeline(self._key(operation, kernel))
         resources = [b for r in kernel.reads if r.present for b in _bound(self._resource(operation, r), r)]
         for write in kernel.writes:
             resources += _bound(self._tensor(target(write, operation), write.window), write)
@@ -232,6 +240,11 @@ class Resources:
         if new:
             self._begin(made)
         return made
+
+    def _key(self, operation: Operation, kernel: Kernel) -> ShaderKey:
+        """Return the key of a kernel's pipeline."""
+        reads, writes = ({id(self.place(t)[0]) for t in s} for s in touched(self.plan, operation, kernel))
+        return key_of(kernel, operation, self._apart and reads.isdisjoint(writes))
 
     def _pipeline(self, key: ShaderKey) -> tuple[Any, Any, bool]:
         """Return a pipeline, the layout of its bind groups, and whether the device had none like it."""
@@ -279,7 +292,7 @@ class Resources:
 
     def _tensor(self, tensor: Operand | Scratch, window: tuple[int, int] | None) -> dict[str, Any]:
         """Return the binding of a tensor, or of a part of it."""
-        root = tensor if isinstance(tensor, Scratch) else self.plan.root(tensor)
+        root = root_of(self.plan, tensor)
         buffer, offset = self.place(root)
         first, nbytes = window or (0, root.type.nbytes)
         return {"buffer": buffer, "offset": offset + first, "size": padded(nbytes)}

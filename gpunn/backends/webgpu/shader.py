@@ -97,9 +97,12 @@ def param_type(value: Param) -> str:
     return "f32" if isinstance(value, float) else "u32"
 
 
-def key_of(kernel: Kernel, operation: Operation) -> ShaderKey:
-    """Collect what the pipeline of a kernel of an operation depends on."""
-    reads = (_read_binding(r, source(r, operation)) for r in kernel.reads)
+def key_of(kernel: Kernel, operation: Operation, apart: bool = False) -> ShaderKey:
+    """Collect what the pipeline of a kernel of an operation depends on.
+
+    apart: no buffer that it reads is one that it writes.
+    """
+    reads = (_read_binding(r, source(r, operation), apart) for r in kernel.reads)
     writes = (_write_binding(w, target(w, operation)) for w in kernel.writes)
     bindings = (*reads, *writes)
     if kernel.wide_words:
@@ -132,12 +135,12 @@ def target(write: Write, operation: Operation) -> Operand | Scratch:
     return operation.outputs[write.output] if isinstance(write.output, int) else write.output
 
 
-def _read_binding(read: Read, tensor: Operand | Scratch | None) -> Binding:
+def _read_binding(read: Read, tensor: Operand | Scratch | None, apart: bool) -> Binding:
     if read.value is not None:
         return Binding(read.name, DType.of(read.value.dtype), read.width, False, False)
     if tensor is None:
         return Binding(read.name, None, read.width, False, False)
-    shared = isinstance(tensor, Scratch) or tensor.value is None
+    shared = not apart and (isinstance(tensor, Scratch) or tensor.value is None)
     dtype = read.dtype or tensor.type.dtype
     found = None if read.pitch is not None else read.rows
     place = (_width(read, found), False, shared, read.segments, *_rows(found))

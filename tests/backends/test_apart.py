@@ -1,0 +1,67 @@
+"""Tensors in several buffers, so that dispatches of hardware only read those that they do not write."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gpunn.backends.base import Stats
+from gpunn.backends.webgpu.device import Device, open_device
+from gpunn.model import Model
+from gpunn.types import Array, float32
+from tests.ops.harness import random
+
+X = random(1, 2, 9, 8)
+
+
+@pytest.fixture
+def device(gpu: str, monkeypatch: pytest.MonkeyPatch) -> Device:
+    """Return the device without pipelines, as hardware."""
+    found = open_device(None, low_power=False)
+    monkeypatch.setattr(found, "properties", replace(found.properties, software=False))
+    monkeypatch.setattr(found, "_pipelines", {})
+    return found
+
+
+def writable(device: Device) -> dict[str, list[str]]:
+    """Return for each body that has a pipeline which of the operands that it reads are bound writable."""
+    return {
+        key.body: [b.name for b in key.bindings if b.shared and not b.stored] for key in device._pipelines
+    }
+
+
+def selecting() -> Model:
+    """Return a model whose last operation reads three tensors, each of which was computed of the others."""
+    model = Model("selecting")
+    x = model.input("x", float32(2, 9, 8))
+    (y,) = model.add("softmax", [x], {"beta": 1.0, "axis": -1})
+    (larger,) = model.add("greater", [x, y])
+    model.output(y, larger, *model.add("select", [larger, x, y]))
+    return model
+
+
+def agree(model: Model, x: Array) -> Stats:
+    """Compare the device's results with the host's; return what the compilation has on the device."""
+    with model.compile("cpu") as reference, model.compile("webgpu") as compiled:
+        for found, expected in zip(compiled(x), reference(x), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+        return compiled.stats
+
+
+def test_dispatches_read_other_buffers_than_they_write(device: Device) -> None:
+    """Of three buffers none is left for the result of select."""
+    agree(selecting(), X)
+    assert writable(device) == {"normalize": [], "binary_flat": [], "select": ["c", "a", "b"]}
+
+
+def test_software_and_programs_with_a_limit_have_one_buffer(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = selecting()
+    apart = agree(model, X)
+    with model.compile("webgpu", device_memory_limit=1 << 24) as compiled:
+        assert compiled.stats.buffers < apart.buffers
+    monkeypatch.setattr(device, "properties", replace(device.properties, software=True))
+    assert agree(model, X).buffers < apart.buffers
