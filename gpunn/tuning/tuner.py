@@ -84,11 +84,13 @@ class Tuner:
         kept = Records(Key(info.name, info.driver, info.api))
         fresh: dict[str, Record] = {}
         found: list[Record | None] = []
+        remembered = [self._remembered(call, kept) for call in calls]
+        if self._measures:
+            unknown = (call for call, record in zip(calls, remembered, strict=True) if record is None)
+            self._bench.prepare((call.operations[0], call.candidates) for call in unknown)
         try:
-            for number, call in enumerate(calls):
+            for number, (call, record) in enumerate(zip(calls, remembered, strict=True)):
                 self._progress("tuning", number, len(calls))
-                again = self._again and call.key not in self._calls
-                record = None if again else kept.get(call.key, len(call.candidates))
                 measured = record is None and self._measures
                 if measured:
                     record = self._measured(call, kept, fresh)
@@ -99,6 +101,11 @@ class Tuner:
             if fresh and not kept.store(fresh):
                 self._stored = False
         return found
+
+    def _remembered(self, call: TunableCall, kept: Records) -> Record | None:
+        """Return the record of a call that needs no measurement; None if there is none."""
+        again = self._again and call.key not in self._calls
+        return None if again else kept.get(call.key, len(call.candidates))
 
     def _measured(self, call: TunableCall, kept: Records, fresh: dict[str, Record]) -> Record | None:
         """Measure a call, and remember its record; add it to `fresh` if it shall be stored."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 import gpunn
 from gpunn.backends.webgpu import stopwatch
+from gpunn.backends.webgpu.device import open_device
 from gpunn.limits import Limits
 from gpunn.tuning import calls, measurement
 from gpunn.types import float32
@@ -35,6 +37,8 @@ def test_the_quickest_candidate_is_taken(
     gpu: str, offer: Offer, timestamps: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not timestamps:
+        if not open_device(None, low_power=False).properties.software:
+            pytest.skip("submissions to hardware take longer than these kernels")
         monkeypatch.setattr(stopwatch, "TIMESTAMPS", "a feature that no device has")
     offer("slow", "slower", "quick")
     assert bodies(model(), gpu, FAST) == ["the slow"]
@@ -45,6 +49,33 @@ def test_the_quickest_candidate_is_taken(
     slow, slower, quick = (way.seconds for way in call.ways)
     assert slow and slower and quick and quick < slow
     assert call.gain == slow / quick
+
+
+def test_hardware_is_warm_and_has_all_pipelines_before_it_is_measured(
+    gpu: str, offer: Offer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = open_device(None, low_power=False)
+    monkeypatch.setattr(device, "properties", replace(device.properties, software=False))
+    monkeypatch.setattr(device, "_pipelines", {})
+    offer("slow", "quick")
+    events: list[str] = []
+    bench = measurement.Bench
+    usual, begin, compete = measurement.submit, bench._begin, bench._compete
+
+    def submit(*given: Any) -> int:
+        events.append("warm")
+        return usual(*given)
+
+    def begun(*given: Any) -> None:
+        events.append(f"{device.pipeline_count} pipelines")
+        begin(*given)
+
+    monkeypatch.setattr(measurement, "submit", submit)
+    monkeypatch.setattr(bench, "_begin", begun)
+    monkeypatch.setattr(bench, "_compete", lambda *given: events.append("measured") or compete(*given))
+    assert bodies(model(), gpu, SUSTAINED) == ["the quick"]
+    assert events[:2] == ["1 pipelines"] * 2 and device.pipeline_count == 1, "both have one"
+    assert events[2] == events[events.index("measured") - 1] == "warm"
 
 
 def test_the_kernel_says_what_was_measured(gpu: str, offer: Offer) -> None:
