@@ -95,14 +95,21 @@ def products(
     sizes: rows, depth and channels.
     """
     rows, depth, channels = sizes
-    yield Candidate([*packs, product(call, rows, depth, channels, reads)], reason)
+    layout, before = _one_block(call, depth, reads), ", of a filter that is packed before" if packs else ""
+
+    def in_other_tiles() -> Iterator[Candidate]:
+        for tile in other_tiles(rows, channels, depth, call.device):
+            yield Candidate([*packs, _in_tiles(call, sizes, tile, layout)], f"{tile.reason}{before}")
+
+    first = Candidate([*packs, product(call, rows, depth, channels, reads)], reason)
+    if rows >= ROWS and SMALL_TILE in other_tiles(rows, channels, depth, call.device):
+        yield from in_other_tiles()  # more invocations, which wait less: see docs/tuning.md
+        yield first
+        return
+    yield first
     if rows < ROWS and not (reads or call.device.software):
         yield Candidate([_by_rows(call, sizes, _blocks(call, depth))], f"{reason}, packed by blocks")
-    for tile in other_tiles(rows, channels, depth, call.device):
-        before = ", of a filter that is packed before" if packs else ""
-        yield Candidate(
-            [*packs, _in_tiles(call, sizes, tile, _one_block(call, depth, reads))], f"{tile.reason}{before}"
-        )
+    yield from in_other_tiles()
 
 
 def _in_tiles(call: Call, sizes: tuple[int, int, int], tile: RegisterTile, layout: _Layout) -> Kernel:

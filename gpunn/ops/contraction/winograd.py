@@ -181,9 +181,10 @@ def _counts(way: Tiling) -> bool:
 
 
 def _candidates(way: Tiling, window: Window, arithmetic: Arithmetic) -> Iterator[Candidate]:
-    """Yield a way with loops in its transforms, and written out."""
+    """Yield a way with loops in its transforms, for software that compiles slowly, and written out."""
     name, needs = f"Winograd's F({way.edge} x {way.edge}, 3 x 3)", arithmetic.needs
-    yield Candidate(_kernels(way, window, name, arithmetic), name, needs, quick_to_compile=True)
+    if way.call.device.software:
+        yield Candidate(_kernels(way, window, name, arithmetic), name, needs, quick_to_compile=True)
     written_out = replace(way, loops=False)
     yield Candidate(_kernels(written_out, window, name, arithmetic), f"{name}, written out", needs)
 

@@ -40,7 +40,11 @@ from gpunn.types import DType, TensorType
 
 Reads = tuple[Read, Read]  # of the filter and the bias
 
-_OVERLAPPING = 4  # invocations that one of LARGE_TILE stands for
+_OVERLAPPING = 4  # invocations that one of LARGE_TILE stands for, where it may be quicker
+_OF_LARGE = 4 / 3  # the same, where it is
+# Parts of the depth from which on tiles of them are quicker than register tiles, which wait for weights: an
+# NVIDIA H200 takes half of the time for 3 x 3 on 7 x 7 x 512 if these are not in its cache.
+_PARTS_OF_WINDOWS, _PARTS_OF_ROWS = 8, 16
 _MEMORY = "max-compute-workgroup-storage-size"  # a limit of a device, in bytes
 _FLAGS = 12  # bytes of the workgroup's memory that lib/workgroup_halves.wgsl takes for itself
 _DEEPEST = 1 << 21  # lib/window_row.wgsl divides numbers below 2^22 in f32 without an error
@@ -127,22 +131,47 @@ def window_product(call: Call, window: Window) -> Product:
 def with_workgroup_tiles(call: Call, product: Product, others: Iterable[Candidate]) -> Iterator[Candidate]:
     """Yield ways to compute y [..., N], and those of tiles that a workgroup shares: first if these are many.
 
-    If they are few, ways that divide the sums, too, come last: in slices of a workgroup, and in parts.
+    If they are few, there are also ways that divide the sums: in slices of a workgroup, and in parts.
     """
     if not _suits(call, product):
         yield from others
         return
+    large, parts = _large_first(call, product), _parts_first(call, product)
+    if large:
+        yield from _ways(call, product, LARGE_TILE)
     if _occupies(call, product, TILE):
         yield from _ways(call, product, TILE)
         yield from others
     else:
+        if parts:
+            yield from _in_parts(call, product)
         yield from others
         yield from _ways(call, product, TILE)
-    yield from _ways_of_other_size(call, product)
-    parts = splits(WIDTH * _tiles(call, product), ceil_div(product.depth, 4 * TILE.fours), call.device)
-    if parts > 1 and product.integers is None:
+    if not large:
+        yield from _ways_of_other_size(call, product)
+    if not parts:
+        yield from _in_parts(call, product)
+
+
+def _in_parts(call: Call, product: Product) -> Iterator[Candidate]:
+    """Yield the way in tiles of parts of the sums, if these are to be divided."""
+    parts = _parts(call, product)
+    if parts > 1:
         reason = f"{TILE.reason}, split-K by {parts} with a second pass"
-        yield Candidate(_in_parts(call, product, parts), reason)
+        yield Candidate(_kernels_of_parts(call, product, parts), reason)
+
+
+def _parts_first(call: Call, product: Product) -> bool:
+    """Tell whether the rule takes tiles of parts of the sums."""
+    least = _PARTS_OF_ROWS if product.row else _PARTS_OF_WINDOWS
+    return _parts(call, product) >= least and _idle(call, product, TILE) <= 1 / 2
+
+
+def _parts(call: Call, product: Product) -> int:
+    """Return how many tiles share each sum, so that they occupy a device; 1 for those of integers."""
+    if product.integers is not None:
+        return 1
+    return splits(WIDTH * _tiles(call, product), ceil_div(product.depth, 4 * TILE.fours), call.device)
 
 
 def _suits(call: Call, product: Product) -> bool:
@@ -158,14 +187,28 @@ def _tiles(call: Call, product: Product, tile: WorkgroupTile = TILE) -> int:
     return product.matrices * tile.count(*product.sizes(call))
 
 
-def _occupies(call: Call, product: Product, tile: WorkgroupTile, overlapping: int = 1) -> bool:
-    """Tell whether tiles occupy a device, and at least half of what they compute is a part of the result.
+def _occupies(
+    call: Call, product: Product, tile: WorkgroupTile, overlapping: float = 1, idle: float = 1 / 2
+) -> bool:
+    """Tell whether tiles occupy a device, and at most the share `idle` of what they compute is in vain.
 
     overlapping: invocations that one of a tile stands for, as so many of its products do not wait for others.
     """
-    tiles, needed = _tiles(call, product, tile), product.matrices * math.prod(product.sizes(call))
-    invocations = overlapping * WIDTH * tiles
-    return invocations >= call.device.parallel_invocations and 2 * needed >= tiles * tile.side**2
+    invocations = overlapping * WIDTH * _tiles(call, product, tile)
+    return invocations >= call.device.parallel_invocations and _idle(call, product, tile) <= idle
+
+
+def _idle(call: Call, product: Product, tile: WorkgroupTile) -> float:
+    """Return the share of what tiles compute that is no part of the result."""
+    computed = _tiles(call, product, tile) * tile.side**2
+    return 1 - product.matrices * math.prod(product.sizes(call)) / max(computed, 1)
+
+
+def _large_first(call: Call, product: Product) -> bool:
+    """Tell whether the rule takes tiles of 128 x 128 in f32: an NVIDIA H200 is quicker with 98 of them."""
+    halves = HALF_PRECISION in call.device.features and (in_halves(call) or matrices_in_halves(call))
+    suits = _occupies(call, product, LARGE_TILE, _OF_LARGE, idle=1 / 4)
+    return suits and product.integers is None and not halves
 
 
 def workgroup_tiles(call: Call, product: Product) -> Iterator[Candidate]:
@@ -218,7 +261,7 @@ def workgroup_stack(call: Call, sizes: tuple[int, int, int, int], x: Read, w: Re
     return replace(kernel, reads=reads, writes=(replace(kernel.writes[0], output=y.output),))
 
 
-def _in_parts(call: Call, product: Product, parts: int) -> list[Kernel]:
+def _kernels_of_parts(call: Call, product: Product, parts: int) -> list[Kernel]:
     """Make the kernel that computes parts of each sum, and the one that adds these up."""
     kernel, depth = _kernel(call, product, TILE), 4 * TILE.fours
     steps = ceil_div(product.depth, depth * parts)

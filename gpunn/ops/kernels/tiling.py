@@ -12,6 +12,7 @@ COLUMNS = TILE.channels  # of one tile: two vec4; packed filters have a multiple
 ROWS = TILE.rows  # output rows or pixels of one tile
 WORKGROUP = (64, 1, 1)
 _MOST_SPLITS = 16  # of a sum of products: each costs a part of the joining
+_MORE = 4  # times as many share a sum of a row on hardware: there is less to do while others wait for memory
 _MOST_SHARES = 64  # of what is joined by halves in a workgroup
 
 
@@ -42,9 +43,13 @@ def _divided(results: int, device: DeviceProperties, most: int) -> int:
     return count
 
 
-def splits(sums: int, steps: int, device: DeviceProperties) -> int:
-    """Return how many invocations share a sum of products; each has two steps or more."""
-    return _divided(sums, device, min(_MOST_SPLITS, steps // 2))
+def splits(sums: int, steps: int, device: DeviceProperties, times: int = 1) -> int:
+    """Return how many invocations share a sum of products; each has two steps or more.
+
+    times: that many times more of them than occupy the device.
+    """
+    count = _divided(ceil_div(sums, times), device, min(times * _MOST_SPLITS, steps // 2))
+    return min(count, WORKGROUP[0])
 
 
 def shares(results: int, terms: int, device: DeviceProperties) -> int:
@@ -67,7 +72,7 @@ def tiles(
 
 def row_tiles(rows: int, channels: int, steps: int, device: DeviceProperties) -> ProductGrid:
     """Divide into tiles of one row x one vec4 column, for few rows."""
-    count = splits(rows * channels // 4, steps, device)
+    count = splits(rows * channels // 4, steps, device, 1 if device.software else _MORE)
     return ProductGrid((channels // 4 * count, rows, 1), count)
 
 

@@ -190,6 +190,7 @@ def described_tile(kernel: Kernel) -> str:
 
 
 SMALL_TILE = "matmul_tile 4 rows"
+SMALL_TILES = [SMALL_TILE, TILE]
 LARGE_TILES = ["matmul_tile 16 rows singly", "matmul_tile 16 rows"]
 SLICED, LARGE, LARGE_HALVES = f"{WORKGROUP} 32", f"{WORKGROUP} 128", "f16 128"
 
@@ -200,16 +201,19 @@ PLAIN, PARTS = "matmul_any", "add_parts"
 @pytest.mark.parametrize(
     ("rows", "channels", "device", "relaxed", "expected"),
     [
-        (4096, 128, GPU, True, ["f16", WORKGROUP, TILE, SMALL_TILE, LARGE_HALVES, LARGE, PLAIN]),
-        (4096, 128, GPU, False, [WORKGROUP, TILE, SMALL_TILE, LARGE, PLAIN]),
-        (4032, 128, GPU, True, [TILE, SMALL_TILE, "f16", WORKGROUP, SLICED, PARTS, PLAIN]),
-        (8192, 31, GPU, True, [TILE, SMALL_TILE, "f16", WORKGROUP, SLICED, PLAIN]),
+        (4096, 128, GPU, True, ["f16", WORKGROUP, *SMALL_TILES, LARGE_HALVES, LARGE, PLAIN]),
+        (4096, 128, GPU, False, [WORKGROUP, *SMALL_TILES, LARGE, PLAIN]),
+        (4032, 128, GPU, True, [*SMALL_TILES, "f16", WORKGROUP, SLICED, PARTS, PLAIN]),
+        (8192, 31, GPU, True, [*SMALL_TILES, "f16", WORKGROUP, SLICED, PLAIN]),
         (16384, 64, GPU, False, [WORKGROUP, TILE, *LARGE_TILES, LARGE, PLAIN]),
-        (32, 128, GPU, False, [TILE, SMALL_TILE, WORKGROUP, SLICED, PARTS, PLAIN]),
+        (12288, 128, GPU, False, [LARGE, WORKGROUP, TILE, *LARGE_TILES, PLAIN]),
+        (12160, 128, GPU, False, [WORKGROUP, TILE, *LARGE_TILES, LARGE, PLAIN]),
+        (12288, 128, GPU, True, ["f16", WORKGROUP, TILE, *LARGE_TILES, LARGE_HALVES, LARGE, PLAIN]),
+        (32, 128, GPU, False, [*SMALL_TILES, WORKGROUP, SLICED, PARTS, PLAIN]),
         (7, 8192, GPU, True, ["matmul_row", "matmul_row", SMALL_TILE, PLAIN]),
         (4096, 128, replace(GPU, software=True), True, [TILE, PLAIN]),
-        (4096, 128, replace(GPU, limits=BASELINE.limits), False, [WORKGROUP, TILE, SMALL_TILE, PLAIN]),
-        (32, 128, replace(GPU, limits=BASELINE.limits), False, [TILE, SMALL_TILE, WORKGROUP, PARTS, PLAIN]),
+        (4096, 128, replace(GPU, limits=BASELINE.limits), False, [WORKGROUP, *SMALL_TILES, PLAIN]),
+        (32, 128, replace(GPU, limits=BASELINE.limits), False, [*SMALL_TILES, WORKGROUP, PARTS, PLAIN]),
     ],
 )
 def test_they_come_first_where_tiles_occupy_a_gpu(

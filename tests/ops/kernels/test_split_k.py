@@ -39,7 +39,7 @@ def splits_of(op: str, inputs: list[Any], attrs: dict[str, Any], gpu: str) -> di
 @pytest.mark.parametrize(
     ("shape", "filter", "expected"),
     [
-        ((1, 256), (10, 256), {"matmul_row": 16}),
+        ((1, 256), (10, 256), {"matmul_row": 32}),
         ((3, 36), (130, 36), {"matmul_row": 4}),
         ((3, 4), (7, 4), {"matmul_row": 1}),
         ((3, 37), (130, 37), {"matmul_row": 4}),
@@ -98,7 +98,7 @@ def test_pools(gpu: str, op: str, size: tuple[int, int], expected: str) -> None:
 @pytest.mark.parametrize(
     ("op", "shape", "filter", "splits", "steps"),
     [
-        ("fully_connected", (1, 256), (10, 256), 16, ""),
+        ("fully_connected", (1, 256), (10, 256), 32, ""),
         ("fully_connected", (9, 67), (13, 67), 8, "single_words"),
         ("fully_connected", (9, 256), (13, 256), 8, "four_words"),
         ("fully_connected", (17, 16), (30, 16), 1, "four_words"),
