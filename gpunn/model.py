@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, overload
 
 from gpunn.custom import CustomOperator
+from gpunn.errors import ModelError
 from gpunn.garbage import rare_collections
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
@@ -160,7 +161,16 @@ def load(
     The format is told by the content, not by the name. Raises FormatError when the file cannot be read or
     is not what it says; if an operation is what refuses its operands or attributes, the error is a ModelError
     as well. Raises UnsupportedError when the file holds operators, types or features that gpunn does not run:
-    all of them in one message.
+    all of them in one message, and ModelError for arguments of other kinds.
     """
+    if not isinstance(source, (str, os.PathLike, bytes, bytearray, memoryview)):
+        raise ModelError(f"load() takes a path or the bytes of a file, got {type(source).__name__}")
+    if limits is not None and not isinstance(limits, Limits):
+        raise ModelError(f"limits must be gpunn.Limits, got {type(limits).__name__}")
+    operators = {} if custom is None else custom
+    if not isinstance(operators, Mapping) or not all(
+        isinstance(each, CustomOperator) for each in operators.values()
+    ):
+        raise ModelError(f"custom must be a mapping from names to gpunn.CustomOperator, got {custom!r}")
     with rare_collections():
         return Model.of(read(source, {"custom": custom}, limits or UNLIMITED))

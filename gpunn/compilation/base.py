@@ -110,6 +110,7 @@ class Compilation(Closing):
     def run(self, inputs: Mapping[str, Any], *, timeout: float | None = None) -> dict[str, Array]:
         """Run on named inputs and return named outputs; otherwise as a call.
 
+        Raises ModelError where several outputs have one name: a call returns them in their order.
         After `timeout` seconds the run ends before its next operation or round of a loop, and
         RunTimeoutError is raised. What has been handed to a GPU is computed to its end, but not waited for.
         Variables keep their values, unless the run's last part has been handed to a GPU.
@@ -120,6 +121,9 @@ class Compilation(Closing):
             raise ModelError(f"run() takes a mapping of the inputs {names}, got {type(inputs).__name__}")
         if len({*names}) < len(names) or not needed <= {*inputs} <= {*names}:
             raise ModelError(f"the model's inputs are {names}, got {[*inputs]}")
+        outputs = dict.fromkeys(self.model.outputs)
+        if len({o.name for o in outputs}) < len(outputs):
+            raise ModelError(f"run() cannot name the outputs {[o.name for o in outputs]}: call the model")
         results = self.answer(self._arrays([inputs.get(n) for n in names]), timeout=timeout)
         return {o.name: r for o, r in zip(self.model.outputs, results, strict=True)}
 

@@ -179,6 +179,30 @@ def test_a_wrong_input_is_refused_and_leaves_the_compilation_usable(
         assert np.array_equal(compiled(photo()), wanted)
 
 
+def test_outputs_of_one_name_come_in_order_only() -> None:
+    model = gpunn.Model("twice")
+    x = model.input("x", float32(2))
+    model.output(model.add("neg", [x], names=["y"])[0], model.add("relu", [x], names=["y"])[0])
+    with model.compile("cpu") as compiled:
+        value = np.ones(2, np.float32)
+        assert [y.tolist() for y in compiled(value)] == [[-1, -1], [1, 1]]
+        with pytest.raises(gpunn.ModelError, match=r"cannot name the outputs \['y', 'y'\]"):
+            compiled.run({"x": value})
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"source": 5}, "takes a path or the bytes of a file, got int"),
+        ({"source": b"", "limits": {}}, "limits must be gpunn.Limits, got dict"),
+        ({"source": b"", "custom": {"x": 5}}, "custom must be a mapping from names to gpunn.CustomOperator"),
+    ],
+)
+def test_load_refuses_arguments_of_other_kinds(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(gpunn.ModelError, match=message):
+        gpunn.load(**given)
+
+
 def test_nan_in_gives_nan_out_and_the_next_run_is_clean(backend: str) -> None:
     with small_model().compile(backend=backend) as compiled:
         wanted = compiled(photo())
