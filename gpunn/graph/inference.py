@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gpunn.errors import ModelError
+from gpunn.errors import GpunnError, ModelError
 from gpunn.graph.operation import Lifetime, Operand
 from gpunn.ops import OPS
 from gpunn.ops.call import Call, ResultsNeededError, ValueNeededError
@@ -83,8 +83,17 @@ def call_of(
 
 
 def inferred(definition: Op, call: Call) -> tuple[TensorType, ...]:
-    """Return the types of the results. Raises what the op's infer raises."""
-    types = definition.infer(call)
+    """Return the types of the results. Raises what the op's infer raises.
+
+    Of gpunn's own ops this is a GpunnError, also for attributes of a kind that no op looks for.
+    """
+    try:
+        types = definition.infer(call)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        if OPS.get(definition.name) is not definition or isinstance(error, GpunnError):
+            raise
+        given = ", ".join(f"{name}={value!r}" for name, value in call.attrs.items())
+        raise ModelError(f"{call.where}: attributes do not fit ({error}): {given}") from error
     return tuple(map(_plain, types if isinstance(types, tuple) else (types,)))
 
 

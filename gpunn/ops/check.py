@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -81,9 +82,12 @@ def expect_bool(call: Call, attr: str) -> bool:
 
 def expect_int(call: Call, what: str, value: Any) -> int:
     """Return `value` as an int; raise ModelError for anything else, including a bool or a float."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        call.fail(f"{what} must be an integer, got {value!r}")
-    return int(value)
+    try:
+        if not isinstance(value, bool):
+            return operator.index(value)
+    except TypeError:  # a list, or an array of several numbers
+        pass
+    call.fail(f"{what} must be an integer, got {value!r}")
 
 
 def expect_float(call: Call, attr: str) -> float:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpunn.ops.call import Call
-from gpunn.ops.check import QUANTIZED
+from gpunn.ops.check import FLOATS, QUANTIZED
 from gpunn.ops.contraction.blocks import AtOnce, Block, Room, Sums, Terms
 from gpunn.ops.contraction.conversion import Conversion
 from gpunn.ops.contraction.prepared import Sum, of_operands
@@ -55,7 +55,7 @@ _TINY = float(np.finfo(np.float32).tiny)  # scales below have fewer digits; thos
 def check_types(call: Call, axis: int, more: tuple[tuple[DType, DType], ...] = ()) -> None:
     """Raise ModelError unless input, filter (with its output channels at `axis`) and bias fit together.
 
-    Their types are one of PAIRS or of `more`. Real tensors pass, also with a quantised filter.
+    Their types are one of PAIRS or of `more`. Reals pass, also with a quantised filter.
     """
     x, filter = call.x, call.input(1)
     if any(t is not None and t.dtype is DType.COMPLEX64 for t in call.inputs):
@@ -63,6 +63,8 @@ def check_types(call: Call, axis: int, more: tuple[tuple[DType, DType], ...] = (
     if x.quantization is None:
         if x.dtype in QUANTIZED:
             call.fail(f"an input of {x.dtype.value} needs a scale and a zero point")
+        if x.dtype not in FLOATS or (filter.quantization is None and filter.dtype not in FLOATS):
+            call.fail(f"takes reals or quantised numbers, got {x} and a filter of {filter}")
         return
     if (x.dtype, filter.dtype) not in (*PAIRS, *more) or filter.quantization is None:
         call.fail(f"a quantised {x} does not go with a filter of {filter} and {filter.quantization}")

@@ -300,7 +300,7 @@ def check_activation(call: Call) -> None:
     name = call.attrs.get("activation")
     if name is None:
         return
-    if name not in ACTIVATIONS:
+    if not isinstance(name, str) or name not in ACTIVATIONS:
         call.fail(f"activation must be one of {', '.join(sorted(ACTIVATIONS))}, got {name!r}")
     without = (DType.STRING, DType.BOOL, DType.COMPLEX64)
     integer = ACTIVATIONS[name].integer and call.x.dtype not in without

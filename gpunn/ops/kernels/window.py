@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -17,6 +17,7 @@ from gpunn.ops.memory import empty
 from gpunn.ops.parts import Divide, Part, by_batch, part, row_axis
 from gpunn.types import Array
 
+MOST = (1 << 31) - 1  # rows and columns of a window, of its steps, and between its cells
 MAX_PADDED = 64, 1 << 14  # a padded image may be so many times its input, or have so many pixels in all
 
 Pair = tuple[int, int]
@@ -73,16 +74,21 @@ def along(length: int, size: int, stride: int, dilation: int, padding: str | Pai
 def check_window(call: Call, spatial: Pair, size: Pair) -> Window:
     """Return the window of a call from its attributes stride, padding and dilation (if it has one).
 
-    Raises ModelError for sizes, strides or dilations below 1, negative padding, an unknown padding name, a
-    window that does not fit into its padded input, and a window so large that it reads almost only padding.
+    Raises ModelError for what is no pair of integers, sizes, strides or dilations below 1 or over MOST,
+    negative padding, an unknown padding name, a window that does not fit into its padded input, and a window
+    so large that it reads almost only padding.
     """
     stride, dilation, padding = call["stride"], call.attrs.get("dilation", (1, 1)), call["padding"]
     for name, pair in (("window size", size), ("stride", stride), ("dilation", dilation)):
-        if len(pair) != 2 or min(pair) < 1:
+        if not _are_two(pair) or min(pair) < 1:
             call.fail(f"{name} must be two numbers of at least 1, got {pair}")
+        if max(pair) > MOST:
+            call.fail(f"{name} must be at most {MOST}, got {pair}")
     if isinstance(padding, str):
         if padding not in ("same", "valid"):
             call.fail(f"padding must be 'same', 'valid' or ((top, bottom), (left, right)), got {padding!r}")
+    elif not _is_pair(padding) or not all(map(_are_two, padding)):
+        call.fail(f"padding must be 'same', 'valid' or ((top, bottom), (left, right)), got {padding}")
     elif min(map(min, padding)) < 0:
         call.fail(f"padding must not be negative, got {padding}")
     window = resolve(spatial, size, stride, dilation, padding)
@@ -94,6 +100,15 @@ def check_window(call: Call, spatial: Pair, size: Pair) -> Window:
     if math.prod(n + before + after for n, before, after in margins) > most_padded(spatial):
         call.fail(f"a window of {size} with dilation {dilation} is too wide for an input of {spatial}")
     return window
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, Collection) and len(value) == 2
+
+
+def _are_two(value: Any) -> bool:
+    """Tell whether a value is a pair of integers."""
+    return _is_pair(value) and all(isinstance(n, SupportsIndex) for n in value)
 
 
 def most_padded(spatial: Pair) -> int:
