@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpunn.files import open_regular
+from gpunn.files import open_regular, replace_file
 from gpunn.version import __version__
 
 MAX_FILES = 16  # of one kind: those of other adapters, and of drivers and versions that were there before
@@ -26,7 +26,7 @@ DAMAGE = (OSError, ValueError, TypeError, AttributeError, LookupError, Recursion
 
 def _wgpu() -> str:
     """Return the version of wgpu-py, which brings wgpu-native; "" without it."""
-    from importlib import metadata  # as platformdirs and tempfile below, which a first answer does without
+    from importlib import metadata  # as platformdirs below, which a first answer does without
 
     with contextlib.suppress(metadata.PackageNotFoundError):
         return metadata.version("wgpu")
@@ -87,7 +87,9 @@ class CacheFile:
             return False
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._replace(text)
+            if self.path.exists() and not self.path.is_file():  # a pipe would wait for a reader
+                return False
+            replace_file(self.path, text.encode())
         except OSError:
             return False
         with contextlib.suppress(OSError):
@@ -95,16 +97,3 @@ class CacheFile:
             for old in written[:-MAX_FILES]:
                 old.unlink()
         return True
-
-    def _replace(self, text: str) -> None:
-        import tempfile
-
-        handle, name = tempfile.mkstemp(dir=self.folder)
-        try:
-            with open(handle, "w", encoding="utf-8") as stream:
-                stream.write(text)
-            os.replace(name, self.path)
-        except BaseException:  # also Ctrl-C
-            with contextlib.suppress(OSError):
-                os.unlink(name)
-            raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 MAX_FILE_BYTES = 2**31 - 1  # of a model: a flatbuffer's offsets and a protobuf's lengths end there
 MAX_DIRECTORY_BYTES = 1 << 20  # of a zip archive; an entry has about 100
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)  # a pipe is opened at once
+_NEW_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
 
 @dataclass(slots=True)
@@ -43,6 +45,34 @@ def describe_skipped(no_photos: int, unreadable: Sequence[str]) -> str:
         count = counted(len(unreadable), "file that cannot be read", "files that cannot be read")
         parts.append(f"{count} ({unreadable[0]})")
     return f"skipped {', and '.join(parts)}" if parts else ""
+
+
+def replace_file(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file whole: until all of it is written, what was there before stays.
+
+    Where no other file can be made in its folder, and where `path` is no regular file, it is written in
+    place. Raises OSError if it cannot be written.
+    """
+    target = Path(os.path.realpath(path))
+    beside = target.with_name(f".{os.urandom(8).hex()}.tmp")
+    try:
+        in_place = target.exists() and not (target.is_file() and os.access(target, os.W_OK))
+        descriptor = None if in_place else os.open(beside, _NEW_FLAGS, 0o666)
+    except PermissionError:
+        descriptor = None
+    if descriptor is None:
+        target.write_bytes(data)
+        return
+    try:
+        with open(descriptor, "wb") as stream:
+            stream.write(data)
+        if target.exists():
+            os.chmod(beside, stat.S_IMODE(target.stat().st_mode))
+        os.replace(beside, target)
+    except BaseException:  # also Ctrl-C
+        with contextlib.suppress(OSError):
+            os.unlink(beside)
+        raise
 
 
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:

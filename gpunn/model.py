@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from gpunn.custom import CustomOperator
 from gpunn.errors import ModelError
+from gpunn.files import replace_file
 from gpunn.garbage import rare_collections
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
@@ -61,12 +62,12 @@ class Model(Graph):
         All else of the file stays. Weights that it has as float16 are rounded to the nearest. Raises
         UnsupportedError if the model is of no file, as those that NNAPI or calls have made; if it was changed
         otherwise than by training; and if trained weights are quantised in the file. Raises FormatError if
-        `path` ends as files of another format do, OSError if the file cannot be written.
+        `path` ends as files of another format do, OSError if the file cannot be written: then a file that was
+        there stays.
         """
         data, _ = contents_of(self)
         check_suffix(data, path)
-        with open(path, "wb") as file:
-            file.write(data)
+        replace_file(path, data)
 
     @overload
     def update(self, variable: Operand, operand: Operand) -> None: ...

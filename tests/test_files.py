@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import socket
@@ -13,10 +14,18 @@ from pathlib import Path
 import pytest
 
 import gpunn
-from gpunn import vision
+from gpunn import files, vision
 from gpunn.cache import CacheFile, Key
 from gpunn.errors import FormatError, MissingFileError
-from gpunn.files import MAX_DIRECTORY_BYTES, Skipped, describe_skipped, files_in, open_regular, open_zip
+from gpunn.files import (
+    MAX_DIRECTORY_BYTES,
+    Skipped,
+    describe_skipped,
+    files_in,
+    open_regular,
+    open_zip,
+    replace_file,
+)
 from gpunn.importers.tflite.labels import labels
 from gpunn.types import float32
 
@@ -65,7 +74,7 @@ def test_a_socket_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_a_pipe_in_the_cache_counts_as_no_file(tmp_path: Path) -> None:
     file = CacheFile(tmp_path, "times", Key("adapter", "driver", "api"), 100)
     pipe(tmp_path, file.path.name)
-    assert file.read() is None
+    assert file.read() is None and not file.write({})
 
 
 @posix
@@ -129,3 +138,39 @@ def test_a_zip_directory_that_states_more_than_there_is() -> None:
     struct.pack_into("<I", data, len(data) - 10, 1 << 31)
     with pytest.raises((FormatError, zipfile.BadZipFile)):
         open_zip(io.BytesIO(bytes(data)))
+
+
+@posix
+def test_a_file_is_replaced_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, link = tmp_path / "model.tflite", tmp_path / "link"
+    replace_file(path, b"first")
+    path.chmod(0o640)
+    link.symlink_to(path)
+    replace_file(link, b"second")
+    assert path.read_bytes() == b"second" and link.is_symlink() and path.stat().st_mode & 0o777 == 0o640
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="no space"):
+        replace_file(path, b"third")
+    assert path.read_bytes() == b"second" and {*tmp_path.iterdir()} == {path, link}
+
+
+@posix
+def test_what_cannot_be_replaced_is_written_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replace_file("/dev/null", b"gone")
+    assert Path("/dev/null").is_char_device()
+    path = tmp_path / "model.tflite"
+    path.write_bytes(b"first")
+
+    def forbidden(*_: object) -> int:
+        raise PermissionError
+
+    monkeypatch.setattr(files.os, "open", forbidden)  # Path.open() does not use it
+    replace_file(path, b"second")
+    assert path.read_bytes() == b"second"
+    with pytest.raises(FileNotFoundError):
+        monkeypatch.undo()
+        replace_file(tmp_path / "nowhere" / "model.tflite", b"third")
