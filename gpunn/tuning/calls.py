@@ -42,7 +42,7 @@ def tunable_calls(
         if offered and _work(operation) < LEAST_WORK:
             small += 1
         elif offered:
-            found.setdefault(_key(operation, offered), ([], offered))[0].append(operation)
+            found.setdefault(_key(operation, offered, device), ([], offered))[0].append(operation)
     calls = (TunableCall(key, tuple(equal), offered) for key, (equal, offered) in found.items())
     return tuple(calls), small
 
@@ -54,13 +54,14 @@ def _work(operation: Operation) -> int:
     return operation.definition.count_flops(operation.call()) + elements
 
 
-def _key(operation: Operation, offered: Iterable[Candidate]) -> str:
+def _key(operation: Operation, offered: Iterable[Candidate], device: DeviceProperties) -> str:
     """Return a digest of all that the time of candidates depends on: shaders, grids, numbers, tensors."""
-    described = tuple(tuple(_kernels(operation, candidate)) for candidate in offered)
+    apart = not device.software  # see gpunn.backends.webgpu.apart
+    described = tuple(tuple(_kernels(operation, candidate, apart)) for candidate in offered)
     return hashlib.blake2b(repr(described).encode(), digest_size=16).hexdigest()
 
 
-def _kernels(operation: Operation, candidate: Candidate) -> Iterator[Hashable]:
+def _kernels(operation: Operation, candidate: Candidate, apart: bool) -> Iterator[Hashable]:
     scratch: dict[Scratch, int] = {}
 
     def place(tensor: Operand | Scratch | None, number: int | Tensor | None) -> Hashable:
@@ -68,13 +69,13 @@ def _kernels(operation: Operation, candidate: Candidate) -> Iterator[Hashable]:
         return where, isinstance(number, Scratch), str(tensor.type) if tensor is not None else ""
 
     for kernel in candidate.kernels:
-        yield _kernel(kernel, operation)
+        yield _kernel(kernel, operation, apart)
         yield tuple((place(source(r, operation), r.operand), *_read(r)) for r in kernel.reads)
         yield tuple((place(target(w, operation), w.output), *_write(w)) for w in kernel.writes)
 
 
-def _kernel(kernel: Kernel, operation: Operation) -> Hashable:
-    return _source(key_of(kernel, operation)), kernel.groups, param_block(kernel)
+def _kernel(kernel: Kernel, operation: Operation, apart: bool) -> Hashable:
+    return _source(key_of(kernel, operation, apart)), kernel.groups, param_block(kernel)
 
 
 @functools.lru_cache(1024)
