@@ -190,6 +190,7 @@ def _stack_product(call: Call) -> Product:
         computed=True,
         matrices=1 if dense and size_of(call.input(1).shape[:-2]) == 1 else batch,
         pitch=step_pitch(depth) if dense else None,
+        stacked=True,
     )
 
 

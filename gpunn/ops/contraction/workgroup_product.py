@@ -58,7 +58,7 @@ class Product:
     computed: the filter may be computed, and its columns are not padded. matrices: how many filters there
     are; rows are divided evenly among these, one behind the other. row: the elements of a row of x, if the
     body loads it by rows; else 0. pitch: how the body finds these rows, if parameters say it. integers: makes
-    a kernel of integers of that of reals; elements of the depth are words of four, then.
+    a kernel of integers of that of reals; elements of the depth are words of four, then. stacked: of a stack.
     """
 
     body: str
@@ -72,6 +72,7 @@ class Product:
     row: int = 0
     pitch: Pitch | None = None
     integers: Callable[[Kernel], Kernel] | None = None
+    stacked: bool = False
 
     def sizes(self, call: Call) -> tuple[int, int]:
         """Return the rows of each matrix, and the channels."""
@@ -136,9 +137,9 @@ def with_workgroup_tiles(call: Call, product: Product, others: Iterable[Candidat
     if not _suits(call, product):
         yield from others
         return
-    large, parts = _large_first(call, product), _parts_first(call, product)
-    if large:
-        yield from _ways(call, product, LARGE_TILE)
+    other, parts = _other_first(call, product), _parts_first(call, product)
+    if other:
+        yield from _ways_of_other_size(call, product)
     if _occupies(call, product, TILE):
         yield from _ways(call, product, TILE)
         yield from others
@@ -147,7 +148,7 @@ def with_workgroup_tiles(call: Call, product: Product, others: Iterable[Candidat
             yield from _in_parts(call, product)
         yield from others
         yield from _ways(call, product, TILE)
-    if not large:
+    if not other:
         yield from _ways_of_other_size(call, product)
     if not parts:
         yield from _in_parts(call, product)
@@ -163,7 +164,7 @@ def _in_parts(call: Call, product: Product) -> Iterator[Candidate]:
 
 def _parts_first(call: Call, product: Product) -> bool:
     """Tell whether the rule takes tiles of parts of the sums."""
-    least = _PARTS_OF_ROWS if product.row else _PARTS_OF_WINDOWS
+    least = _PARTS_OF_ROWS if product.row or product.stacked else _PARTS_OF_WINDOWS
     return _parts(call, product) >= least and _idle(call, product, TILE) <= 1 / 2
 
 
@@ -204,8 +205,11 @@ def _idle(call: Call, product: Product, tile: WorkgroupTile) -> float:
     return 1 - product.matrices * math.prod(product.sizes(call)) / max(computed, 1)
 
 
-def _large_first(call: Call, product: Product) -> bool:
-    """Tell whether the rule takes tiles of 128 x 128 in f32: an NVIDIA H200 is quicker with 98 of them."""
+def _other_first(call: Call, product: Product) -> bool:
+    """Tell whether the rule takes _other_size(): many large tiles, or for a stack small ones."""
+    if _other_size(call, product) is SLICED_TILE:
+        deep = product.depth >= 4 * SLICED_TILE.fours
+        return product.stacked and deep and _idle(call, product, SLICED_TILE) <= 1 / 4
     halves = HALF_PRECISION in call.device.features and (in_halves(call) or matrices_in_halves(call))
     suits = _occupies(call, product, LARGE_TILE, _OF_LARGE, idle=1 / 4)
     return suits and product.integers is None and not halves

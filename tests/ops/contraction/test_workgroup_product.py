@@ -242,7 +242,8 @@ NAIVE, SMALL = "batch_matmul", "batch_matmul_tile"
     [
         (12, (197, 64, 197), GPU, True, ["f16", WORKGROUP, NAIVE, SMALL, LARGE]),
         (12, (197, 64, 197), GPU, False, [WORKGROUP, NAIVE, SMALL, LARGE]),
-        (12, (197, 197, 64), GPU, True, [NAIVE, SMALL, "f16", WORKGROUP, SLICED, PARTS]),
+        (12, (197, 197, 64), GPU, True, [SLICED, NAIVE, SMALL, "f16", WORKGROUP, PARTS]),
+        (12, (197, 63, 64), GPU, True, [NAIVE, SMALL, "f16", WORKGROUP, SLICED, PARTS]),
         (64, (197, 197, 64), GPU, True, ["f16", WORKGROUP, SMALL, NAIVE]),
         (400, (33, 64, 31), GPU, True, [NAIVE, SMALL, "f16", WORKGROUP, SLICED]),
         (4000, (7, 64, 64), GPU, True, [SMALL, NAIVE]),
