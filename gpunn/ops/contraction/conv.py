@@ -138,7 +138,7 @@ def _in_tiles(
     rows, channels = math.prod(call.y.shape[:3]), call.y.shape[3]
     before = ", of a filter that is packed before" if packs else ""
     others = other_tiles(rows, channels, form.depth, call.device)
-    if form.window.pointwise and form.depth % 4 == 0:
+    if form.window.pointwise and (form.depth % 4 == 0 or (rows < ROWS and reads is None)):
         yield from products(
             call, (rows, form.depth, channels), f"a product of matrices{before}", reads, packs
         )

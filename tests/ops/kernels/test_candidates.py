@@ -31,6 +31,7 @@ REALS = (
         ("matmul_tile", "conv_tile", "matmul_broadcast", "conv2d_grouped"),
     ),
     ("conv2d", (1, 1, 1, 8), (5, 1, 1, 8), ("matmul_row", "conv_tile", "conv2d_grouped")),
+    ("conv2d", (1, 1, 1, 10), (5, 1, 1, 10), ("matmul_row", "conv_direct", "conv2d_grouped")),
     ("conv2d", (2, 6, 5, 8), (7, 3, 2, 8), ("conv_tile", "conv_broadcast", "conv2d_grouped")),
     ("conv2d", (2, 6, 5, 3), (8, 3, 2, 3), ("conv_direct", "conv_direct_broadcast", "conv2d_grouped")),
     ("conv2d", (2, 6, 5, 8), (4, 3, 2, 4), ("conv_tile", "conv2d_grouped")),
