@@ -70,7 +70,7 @@ def _with_elementwise(
 
     most = gpu.properties.limit("max-storage-buffers-per-shader-stage")
     placements, joined, chains = append(graph, placements, joined, most, gpu.properties.software)
-    placements, joined, chains = prepend(graph, placements, joined, chains, most)
+    placements, joined, chains = prepend(graph, placements, joined, chains, most, gpu.properties.software)
     before = {operation: chain.kernels for operation, chain in chains.items()}
     return switched(placements, before, key_of, gpu.properties.software), joined
 

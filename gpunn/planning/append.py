@@ -30,9 +30,7 @@ from gpunn.types import DType
 
 MOST = 12  # operations behind one
 
-# WGSL has no vectors of int64 and complex64, and float16 would have to be rounded between two operations:
-# that is integer arithmetic, which takes a compiler seconds where a shader stores in many places.
-_APART = (DType.INT64, DType.COMPLEX64, DType.FLOAT16)
+_APART = (DType.INT64, DType.COMPLEX64)  # WGSL has no vectors of these
 
 
 @dataclass(slots=True)
@@ -99,7 +97,16 @@ class _Appending:
         bodies = any(isinstance(value, Graph) for value in operation.attrs.values())
         if not kernels or bodies or operation.outputs[0] in self.shared:
             return False
-        return operation.outputs[0].type.dtype not in _APART and all(map(_takes, kernels))
+        return not self._stays_apart(operation, operation.outputs) and all(map(_takes, kernels))
+
+    def _stays_apart(self, operation: Operation, operands: Sequence[Operand | None]) -> bool:
+        """Tell whether an operation with such operands or results is never computed with others.
+
+        float16 is rounded between two operations: that is integer arithmetic, which takes compilers of
+        software seconds where a shader stores in many places.
+        """
+        dtypes = {o.type.dtype for o in operands if o is not None}
+        return not dtypes.isdisjoint(_APART) or (DType.FLOAT16 in dtypes and self.software)
 
     def _grown(self, home: int) -> _Chain:
         """Collect the operations behind one, in their order, up to the first that cannot be appended."""
@@ -152,8 +159,8 @@ class _Appending:
         if len(kernels) != 1 or len(operation.outputs) != 1 or operation.guarded:
             return None
         (kernel,) = kernels
-        types = [o.type for o in (*operation.inputs, *operation.outputs) if o is not None]
-        if not is_elementwise(kernel) or any(t.dtype in _APART for t in types):
+        operands = (*operation.inputs, *operation.outputs)
+        if not is_elementwise(kernel) or self._stays_apart(operation, operands):
             return None
         assert kernel.pointwise is not None
         size, found = operation.outputs[0].type.size, dict[str, int | None]()

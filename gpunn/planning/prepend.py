@@ -7,7 +7,7 @@ it multiplies the rows that it loads. So the large tensor is read once more, and
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -44,7 +44,8 @@ class _Loads(NamedTuple):
 class _Prepending:
     """The state of prepend(): the placements, where each operand is computed, and how often it is read.
 
-    `runs`: for each placement, how many operations of the host came before it.
+    `runs`: for each placement, how many operations of the host came before it. reals: dtypes of numbers that
+    loads compute.
     """
 
     placements: list[Placement]
@@ -52,6 +53,7 @@ class _Prepending:
     chains: dict[Operation, Chain]
     most: int
     readers: Counter[Operand]
+    reals: Set[DType]
     runs: list[int] = field(default_factory=list)
     places: dict[Operand, int] = field(default_factory=dict)
     producers: dict[Operand, Placement] = field(default_factory=dict)
@@ -66,11 +68,11 @@ class _Prepending:
     def step(self) -> None:
         """Let one operation after the other compute what comes before it, if it loads that by rows."""
         for number, placement in enumerate(self.placements):
-            rows = _row_loads(placement)
+            rows = _row_loads(placement, self.reals)
             home = None if rows is None else self._home(number)
             if rows is not None and home is not None:
                 operation, kernels = self.placements[home].operation, self.placements[home].kernels
-                loads = _loads(operation, self.chains.get(operation, Chain(kernels, ())), rows)
+                loads = _loads(operation, self.chains.get(operation, Chain(kernels, ())), rows, self.reals)
                 if loads is not None and self._fits(number, loads):
                     self._prepend(number, home, loads)
 
@@ -139,23 +141,26 @@ def prepend(
     joined: Mapping[Operand, Operand],
     chains: Mapping[Operation, Chain],
     most: int,
+    software: bool,
 ) -> tuple[tuple[Placement, ...], dict[Operand, Operand], dict[Operation, Chain]]:
     """Let operations of a device compute the elementwise operations whose results they alone load.
 
     `joined`, `chains`: what gpunn.planning.append returns, which comes before. most: the storage buffers that
-    a kernel may bind.
+    a kernel may bind. software: whether the CPU does the device's work: float16 is not computed by loads, as
+    there it is not in stores.
     Returns the same for the new kernels. What has the bytes of a result that is computed by loads is what
     these load.
     """
-    state = _Prepending([*placements], dict(joined), dict(chains), most, Counter(model.results))
+    reals = {DType.FLOAT32} if software else {DType.FLOAT32, DType.FLOAT16}
+    state = _Prepending([*placements], dict(joined), dict(chains), most, Counter(model.results), reals)
     state.step()
     return tuple(state.placements), state.joined, state.chains
 
 
-def _row_loads(placement: Placement) -> RowLoads | None:
+def _row_loads(placement: Placement, reals: Set[DType]) -> RowLoads | None:
     """Return how kernels load the first operand of their operation; None if not all do so by rows."""
     loading = [read for kernel in placement.kernels for read in _loading(kernel)]
-    if not loading or placement.operation.outputs[0].type.dtype is not DType.FLOAT32:
+    if not loading or not {o.type.dtype for o in placement.operation.outputs} <= reals:
         return None
     whole = all(r.window is None and r.segments is None and r.pack is None for r in loading)
     found = {r.by_rows for r in loading}
@@ -166,7 +171,7 @@ def _loading(kernel: Kernel) -> list[Read]:
     return [read for read in kernel.reads if read.operand == 0]
 
 
-def _loads(operation: Operation, chain: Chain, rows: RowLoads) -> _Loads | None:
+def _loads(operation: Operation, chain: Chain, rows: RowLoads, reals: Set[DType]) -> _Loads | None:
     """Return what loads by rows compute of an operation and what is appended to it; None if they cannot."""
     if len(chain.kernels) != 1 or operation.guarded or not is_elementwise(chain.kernels[0]):
         return None
@@ -174,7 +179,7 @@ def _loads(operation: Operation, chain: Chain, rows: RowLoads) -> _Loads | None:
     steps = (own, *(replace(s, values=_following(s.values)) for s in chain.steps))
     if dense is None or rows.times > (MOST_TIMES if all(step.is_quick for step in steps) else 1):
         return None
-    if not all(_fits_rows(step, rows.length) for step in steps):
+    if not all(_fits_rows(step, rows.length, reals) for step in steps):
         return None
     numbered = [(step, f"first{number}_") for number, step in enumerate(steps, start=1)]
     params = _params(numbered, rows.length, dense.rows)
@@ -227,12 +232,12 @@ def _following(values: Mapping[str, int | None]) -> dict[str, int | None]:
     return {name: None if number is None else number + 1 for name, number in values.items()}
 
 
-def _fits_rows(step: Step, length: int) -> bool:
-    """Tell whether an operation of float32 needs of each row the elements of its columns at most."""
+def _fits_rows(step: Step, length: int, reals: Set[DType]) -> bool:
+    """Tell whether an operation of reals needs of each row the elements of its columns at most."""
     kernel, operation = step.kernel, step.operation
-    types = [o.type for o in (*operation.inputs, *operation.outputs) if o is not None]
     tables = any(read.value is not None for read in kernel.reads)
-    if kernel.pointwise is None or tables or any(t.dtype is not DType.FLOAT32 for t in types):
+    found = {o.type.dtype for o in (*operation.inputs, *operation.outputs) if o is not None}
+    if kernel.pointwise is None or tables or not found <= reals:
         return False
     repeats = [r for name, r in kernel.pointwise.operands.items() if step.values[name] is None]
     return all(_by_columns(r, Reach.of(r, operation.outputs[0].type.size), length) for r in repeats)
@@ -260,7 +265,9 @@ def _prepended(kernel: Kernel, own: int, loads: _Loads, names: Sequence[str]) ->
     loading = _loading(kernel)
     if not loading:
         return kernel
-    reads = [replace(r, prepended=loads.steps, rows=loads.rows) if r in loading else r for r in kernel.reads]
+    dtype = loads.source.type.dtype  # in a relaxed model perhaps another one than that of what it stands for
+    loaded = [replace(r, prepended=loads.steps, rows=loads.rows, dtype=dtype) for r in loading]
+    reads = [loaded[loading.index(r)] if r in loading else r for r in kernel.reads]
     places = {name: value for r in loading for name, value in (_pitched(r, loads) or {}).items()}
     return replace(
         kernel,

@@ -13,6 +13,7 @@ from gpunn.pointwise import Appended, Formula, Reach
 from gpunn.types import DType, Tensor
 
 _PARAM = re.compile(r"\bp\.(\w+)")
+_REALS = DType.FLOAT32, DType.FLOAT16
 _CALL = re.compile(r"\b([a-z]\w*)\(")
 # Functions of WGSL that are a few instructions of a processor.
 _QUICK = re.compile("abs|ceil|clamp|f32|floor|fract|max|min|select|sign|trunc")
@@ -33,7 +34,7 @@ class Step:
     def is_fixed_point(self) -> bool:
         """Tell whether it computes integers of several scales, or as needs_more says."""
         tensors = [o for o in (*self.operation.inputs, *self.operation.outputs) if o is not None]
-        integers = any(o.type.dtype is not DType.FLOAT32 for o in self.operation.outputs)
+        integers = any(o.type.dtype not in _REALS for o in self.operation.outputs)
         return integers and (self.needs_more or len({o.type.quantization for o in tensors}) > 1)
 
     @property

@@ -21,3 +21,11 @@ fn half_words(v: vec4<f32>) -> vec2<u32> {
   let half = half_bits(v);
   return half.xz | (half.yw << vec2<u32>(16u));
 }
+
+// Four numbers, or one, as float16 holds them.
+fn held_half4(v: vec4<f32>) -> vec4<f32> {
+  let words = half_words(v);
+  return vec4<f32>(unpack2x16float(words.x), unpack2x16float(words.y));
+}
+
+fn held_half(v: f32) -> f32 { return held_half4(vec4<f32>(v)).x; }

@@ -16,7 +16,8 @@ ACCESSOR = re.compile(r"\b(?:load4|loadv|load|splat|int|word|store4|storev|store
 KNOWN = """WGSL's own words:
     abs all any array atomicLoad atomicMax atomicStore bitcast builtin clamp countLeadingZeros dot extractBits
     floor for if insertBits
-    inverseSqrt max min pow round return select sqrt storageBarrier subgroupBroadcast switch transpose while
+    inverseSqrt max min pow round return select sqrt storageBarrier subgroupBroadcast switch transpose
+    unpack2x16float while
     workgroupBarrier
     workgroup_size
     i32 u32 f32 vec2 vec3 vec4 mat4x4

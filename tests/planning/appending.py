@@ -37,7 +37,7 @@ def swapped_off(patch: pytest.MonkeyPatch) -> None:
 
 def as_on_a_gpu(patch: pytest.MonkeyPatch) -> None:
     """Append what is appended on devices that are no software."""
-    for name in ("append", "switched"):
+    for name in ("append", "prepend", "switched"):
         original = getattr(on_gpu, name)
         patch.setattr(on_gpu, name, lambda *given, original=original: original(*given[:-1], False))
 

@@ -126,11 +126,13 @@ def stores_by(binding: Binding, lanes: int, names: frozenset[str]) -> list[int]:
 
 
 def held(dtype: DType, value: str, count: int = 1) -> str:
-    """Write what a tensor of integers, or of whole words, holds of a value, or of four: what loads give."""
+    """Write what a tensor holds of a value, or of four: what loads give."""
     if dtype in PACKED_TYPES:
         kinds = PACKED_TYPES[dtype][1], "i32"
         kind, integer = map(vector_type, kinds) if count == 4 else kinds
         return f"{integer}(extractBits({kind}({value}), 0u, 8u))"
+    if dtype is HALF:
+        return f"held_half{'4' if count == 4 else ''}({value})"
     return value if dtype in WORD_TYPES else f"extractBits({value}, 0u, 16u)"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpunn.backends.webgpu.accessors import Binding, element_type, vector_type
+from gpunn.backends.webgpu.accessors import Binding, element_type, held, vector_type
 from gpunn.backends.webgpu.appended import functions, value_of
 from gpunn.pointwise import Reach
 
@@ -27,15 +27,15 @@ def rows(binding: Binding, result: str, names: frozenset[str]) -> Iterator[str]:
     for step in binding.prepended:
         yield from functions(step, fours=True)
     reads = [(f"{step.prefix}{read}", reach) for step in binding.prepended for read, _, reach in step.reads]
-    held = [(read, reach) for read, reach in reads if reach is not Reach.PARTS]
-    fields = ", ".join(("k: u32", *(f"{read}: vec4<f32>" for read, _ in held)))
-    values = ", ".join(("k", *(_of_columns(read, reach) for read, reach in held)))
+    kept = [(read, reach) for read, reach in reads if reach is not Reach.PARTS]
+    fields = ", ".join(("k: u32", *(f"{read}: vec4<f32>" for read, _ in kept)))
+    values = ", ".join(("k", *(_of_columns(read, reach) for read, reach in kept)))
     yield f"struct {column} {{ {fields} }}"
     yield f"fn column4_{name}(k: u32) -> {column} {{ return {column}({values}); }}"
     lines = [f"let v0 = load4_{name}(place + column.k);"]
     for number, step in enumerate(binding.prepended, start=1):
         given = {read: _of_row(f"{step.prefix}{read}", reach) for read, _, reach in step.reads}
-        lines.append(f"let v{number} = {value_of(step, given, '4')};")
+        lines.append(f"let v{number} = {held(step.dtype, value_of(step, given, '4'), 4)};")
     yield f"{row} {{ {' '.join(lines)} return v{len(binding.prepended)}; }}"
 
 

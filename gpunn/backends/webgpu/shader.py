@@ -236,7 +236,7 @@ def generate(key: ShaderKey) -> str:
 
 def _files(key: ShaderKey) -> list[str]:
     """List the body and the lib/ files that it and the kernel name, in the order of the source."""
-    rounded = any(b.stored and b.dtype is HALF for b in key.bindings)
+    rounded = any(HALF in _rounded(b) for b in key.bindings)
     dtypes = (key.accumulator, *(b.dtype for b in key.bindings))
     doubles = {DType.INT64: "int64", DType.COMPLEX64: "complex"}
     rows = any(b.rows for b in key.bindings)
@@ -247,6 +247,12 @@ def _files(key: ShaderKey) -> list[str]:
     implied = (name for name, needed in conditions.items() if needed)
     named = (*used_libraries(read_body(key.body)), *key.libraries, *implied)
     return [key.body, *(f"lib/{name}" for name in with_dependencies(named))]
+
+
+def _rounded(binding: Binding) -> set[DType | None]:
+    """Return the dtypes in which stores, and operations on the way, leave numbers of an operand."""
+    inner = {operation.dtype for operation in (*binding.appended, *binding.prepended)}
+    return inner | ({binding.dtype, binding.computed} if binding.stored else set())
 
 
 def with_dependencies(libraries: Iterable[str]) -> list[str]:
