@@ -63,7 +63,7 @@ class Model(Graph):
         UnsupportedError if the model is of no file, as those that NNAPI or calls have made; if it was changed
         otherwise than by training; and if trained weights are quantised in the file. Raises FormatError if
         `path` ends as files of another format do, OSError if the file cannot be written: then a file that was
-        there stays.
+        there stays, if its folder has room for another one.
         """
         data, _ = contents_of(self)
         check_suffix(data, path)

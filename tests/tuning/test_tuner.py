@@ -97,9 +97,19 @@ def test_the_first_candidate_stays_unless_another_one_is_clearly_quicker(
 @pytest.mark.parametrize(
     ("bad", "reason"), [("wrong", "a result is off by 0.25, and "), ("broken", "broken.wgsl:3")]
 )
+@pytest.mark.parametrize("hardware", [False, True], ids=["as it is", "hardware"])
 def test_candidates_that_are_wrong_or_rejected_are_dropped(
-    gpu: str, offer: Offer, bad: str, reason: str, caplog: pytest.LogCaptureFixture
+    gpu: str,
+    offer: Offer,
+    hardware: bool,
+    bad: str,
+    reason: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    if hardware:  # where all pipelines are made before
+        device = open_device(None, low_power=False)
+        monkeypatch.setattr(device, "properties", replace(device.properties, software=False))
     offer("slower", bad, "slow")
     with caplog.at_level(logging.WARNING, "gpunn"):
         assert bodies(model(), gpu, SUSTAINED) == ["the slow"]
