@@ -7,7 +7,8 @@ GpunnError
 |- ModelFileError (FormatError, ModelError)  the graph in a file is wrong, so the file is
 |- UnsupportedError (NotImplementedError)   known, but cannot be done; lists all such operations
 |- DeviceError (RuntimeError)               no adapter, over a limit, out of memory, device lost, ...
-|  `- LimitError                            a model wants more than its gpunn.Limits allow
+|  |- LimitError                            a model wants more than its gpunn.Limits allow
+|  `- OutOfMemoryError                      the memory of the device has run out
 |- DivergenceError (ArithmeticError)        a training whose loss is not finite; `step` says where
 |- RunTimeoutError (TimeoutError)           a run, or a wait for it, took longer than allowed
 |- RunCancelledError (CancelledError)       a run was ended by cancel() or Ctrl-C
@@ -97,6 +98,10 @@ class LimitError(DeviceError):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+class OutOfMemoryError(DeviceError):
+    """Memory that has run out: of the GPU, or of the host, where the CPU backend computes."""
 
 
 class DivergenceError(GpunnError, ArithmeticError):

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from gpunn.errors import DeviceError
+from gpunn.errors import OutOfMemoryError
 from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Kernel
 from gpunn.types import Array
@@ -136,11 +136,11 @@ def beginning(initial: Mapping[Operand, Array], values: Mapping[str, Array]) -> 
 
 
 def copied(array: Array) -> Array:
-    """Copy an array that goes from or to the caller. Raises DeviceError if memory runs out."""
+    """Copy an array that goes from or to the caller. Raises OutOfMemoryError if memory runs out."""
     try:
         return np.array(array)
     except MemoryError as error:
-        raise DeviceError(f"out of memory: a copy of {array.nbytes} bytes: {error}") from error
+        raise OutOfMemoryError(f"out of memory: a copy of {array.nbytes} bytes: {error}") from error
 
 
 class Pending(Protocol):

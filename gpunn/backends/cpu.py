@@ -17,7 +17,7 @@ from gpunn.backends.blas import HostProducts
 from gpunn.backends.interrupt import ENDED, check, check_not_reentered, current, holding
 from gpunn.backends.queue import RunQueue
 from gpunn.backends.worker import Job
-from gpunn.errors import DeviceError
+from gpunn.errors import OutOfMemoryError
 from gpunn.graph.complete import run_on_host
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
@@ -36,8 +36,8 @@ _T = TypeVar("_T")
 def run_operation(operation: Operation, values: dict[Operand, Array]) -> None:
     """Run an operation on the host; `values` contains the known values and receives the results.
 
-    It may also contain constants, in the dtype that the operation computes in. Raises DeviceError if memory
-    runs out, and as interrupt.check() if the run shall end.
+    It may also contain constants, in the dtype that the operation computes in. Raises OutOfMemoryError if
+    memory runs out, and as interrupt.check() if the run shall end.
     """
     check()
     inputs = [None if i is None else values.get(i, i.value) for i in operation.inputs]
@@ -63,8 +63,8 @@ def run_steps(steps: Iterable[Step], values: Values) -> None:
         raise _out_of_memory(step.operation, error) from error
 
 
-def _out_of_memory(operation: Operation, error: MemoryError) -> DeviceError:
-    return DeviceError(f"out of memory: {operation.op} ({operation.origin}): {error}")
+def _out_of_memory(operation: Operation, error: MemoryError) -> OutOfMemoryError:
+    return OutOfMemoryError(f"out of memory: {operation.op} ({operation.origin}): {error}")
 
 
 def widened_constants(operations: Iterable[Operation]) -> dict[Operand, Array]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from gpunn.backends.interrupt import check
 from gpunn.compilation.lending_cache import LendingCache
-from gpunn.errors import DeviceError
+from gpunn.errors import OutOfMemoryError
 from gpunn.graph.complete import Cut, cut, run_on_host, without_state
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operation
@@ -108,7 +108,7 @@ def run_operations(
         try:
             return run_on_host(operation, inputs)
         except MemoryError as error:
-            raise DeviceError(f"out of memory: {operation.origin}: {error}") from error
+            raise OutOfMemoryError(f"out of memory: {operation.origin}: {error}") from error
         finally:
             times.append((began, time.perf_counter()))
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from gpunn.backends import fork
-from gpunn.errors import DeviceError
+from gpunn.errors import OutOfMemoryError
 from gpunn.types import Array
 
 ALIGNMENT = 64  # of an array, in bytes: a cache line, and more than any element
@@ -86,7 +86,7 @@ class SharedMemory:
         self._numbers = itertools.count()
 
     def take(self, nbytes: int) -> Lease:
-        """Lend a region of at least so many bytes. Raises DeviceError if memory runs out."""
+        """Lend a region of at least so many bytes. Raises OutOfMemoryError if memory runs out."""
         size = max(mmap.ALLOCATIONGRANULARITY, 1 << (nbytes - 1).bit_length())
         free = self._free.setdefault(size, [])
         with contextlib.suppress(IndexError):
@@ -96,7 +96,9 @@ class SharedMemory:
             region = self._grown(size)
             return Lease(region, mapped(self.file, region), free)
         except (OSError, ValueError) as error:
-            raise DeviceError(f"out of memory: {size} bytes shared with a worker process: {error}") from error
+            raise OutOfMemoryError(
+                f"out of memory: {size} bytes shared with a worker process: {error}"
+            ) from error
 
     def close(self) -> None:
         """Close the file; regions that are lent stay until they are given back."""

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from gpunn.errors import DeviceError, ModelError, NnapiError, ResultCode, UnsupportedError
+from gpunn.errors import DeviceError, ModelError, NnapiError, OutOfMemoryError, ResultCode, UnsupportedError
 from gpunn.importers.nnapi.codes import OperandType
 from gpunn.types import Array
 
@@ -112,10 +112,7 @@ def translated() -> Iterator[None]:
         raise
     except ModelError as error:
         raise NnapiError(ResultCode.BAD_DATA, str(error)) from error
-    except MemoryError as error:
+    except (MemoryError, OutOfMemoryError) as error:
         raise NnapiError(ResultCode.OUT_OF_MEMORY, str(error) or "out of memory") from error
-    except DeviceError as error:
-        full = "out of GPU memory" in str(error) or "out of memory" in str(error)
-        raise NnapiError(ResultCode.OUT_OF_MEMORY if full else ResultCode.OP_FAILED, str(error)) from error
-    except UnsupportedError as error:
+    except (DeviceError, UnsupportedError) as error:
         raise NnapiError(ResultCode.OP_FAILED, str(error)) from error

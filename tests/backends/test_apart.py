@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
+import wgpu
 
+import gpunn
 from gpunn.backends.base import Stats
 from gpunn.backends.webgpu.device import Device, open_device
 from gpunn.model import Model
@@ -42,6 +45,17 @@ def selecting() -> Model:
     return model
 
 
+def widening() -> Model:
+    """Return a model whose two wide tensors are not alive together, but in different groups."""
+    model = Model("widening")
+    y = model.input("x", float32(9, 8))
+    for number, width in enumerate((800, 8, 8, 800, 8)):
+        weights = model.constant(f"w{number}", np.eye(width, y.type.shape[1], dtype=np.float32))
+        (y,) = model.add("fully_connected", [y, weights])
+    model.output(y)
+    return model
+
+
 def agree(model: Model, x: Array) -> Stats:
     """Compare the device's results with the host's; return what the compilation has on the device."""
     with model.compile("cpu") as reference, model.compile("webgpu") as compiled:
@@ -65,3 +79,27 @@ def test_software_and_programs_with_a_limit_have_one_buffer(
         assert compiled.stats.buffers < apart.buffers
     monkeypatch.setattr(device, "properties", replace(device.properties, software=True))
     assert agree(model, X).buffers < apart.buffers
+
+
+def test_one_buffer_where_there_is_no_memory_for_more(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Memory for all tensors in one buffer is enough."""
+    model, before = widening(), sum(device.memory.used().values())
+    with model.compile("webgpu", device_memory_limit=1 << 24) as compiled:
+        one, room = compiled.stats.buffers, sum(device.memory.used().values()) - before
+    make, refused = device.wgpu.create_buffer, []
+
+    def limited(*, size: int, usage: int) -> Any:
+        if sum(device.memory.used().values()) - before + size > room:
+            refused.append(size)
+            raise wgpu.GPUOutOfMemoryError("no room")
+        return make(size=size, usage=usage)
+
+    monkeypatch.setattr(device.wgpu, "create_buffer", limited)
+    assert agree(model, X[0]).buffers == one
+    assert len(refused) == 1
+    room -= 16
+    with pytest.raises(gpunn.OutOfMemoryError, match="out of GPU memory"):
+        model.compile("webgpu")
+    assert sum(device.memory.used().values()) == before

@@ -22,7 +22,13 @@ from gpunn.backends.fork import exit_without_handlers, free, in_child
 from gpunn.backends.interrupt import driver_lock, holding
 from gpunn.backends.processors import usable_processors
 from gpunn.backends.webgpu.memory import Allocator, ConstantStore, Reclaimer
-from gpunn.backends.webgpu.native import abandon_objects, finite_shader, subgroup_sizes
+from gpunn.backends.webgpu.native import (
+    abandon_objects,
+    await_submission,
+    finite_shader,
+    subgroup_sizes,
+    submit,
+)
 from gpunn.backends.webgpu.shader import ShaderKey, compile_error, generate
 from gpunn.backends.worker import side_by_side, to_the_end
 from gpunn.device import FEATURES, DeviceProperties
@@ -237,6 +243,12 @@ class Device:
             except Exception:
                 self.lost = True
         return not self.lost
+
+    def drain(self) -> None:
+        """Wait until the device has done all that was submitted, and frees what has been destroyed."""
+        with holding(self.lock):
+            number = submit(self.wgpu, (), ())
+        await_submission(self.wgpu, number, self.turn)
 
     def collect(self) -> None:
         """Free what forgotten compilations have left on the device."""

@@ -47,11 +47,11 @@ class Executor:
         frames: int,
         threads: int | None = None,
         limit: int | None = None,
+        apart: bool = False,
     ) -> None:
         """Make all that `frames` runs in flight need, and count it in `stats`. Raises DeviceError.
 
-        threads: of large products on the host, None: as numpy does. limit: bytes that gpunn may have on
-        the device with it.
+        threads: of large products on the host, None: as numpy does. limit, apart: see Resources.
         """
         self.plan = plan
         self.device = device
@@ -59,7 +59,7 @@ class Executor:
         self.lock = threading.RLock()
         self._frames = frames
         with DeviceErrors(device, only_if_lost=True):
-            self._resources = Resources(plan, device, stats, limit)
+            self._resources = Resources(plan, device, stats, limit, apart)
         self.stages = self._resources.stages
         self._errors = DeviceErrors(device)
         tensors = (r.tensor for s in self.stages for r in s.readbacks)

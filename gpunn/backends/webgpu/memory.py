@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import wgpu
 
-from gpunn.errors import DeviceError, LimitError
+from gpunn.errors import DeviceError, LimitError, OutOfMemoryError
 from gpunn.kernel import Pack, ceil_div
 from gpunn.types import Array
 
@@ -128,7 +128,7 @@ class Allocator:
         try:
             buffer = self._device.create_buffer(size=size, usage=usage)
         except wgpu.GPUOutOfMemoryError as error:
-            raise DeviceError(f"out of GPU memory: {what} needs {size} bytes") from error
+            raise OutOfMemoryError(f"out of GPU memory: {what} needs {size} bytes") from error
         except Exception as error:
             raise DeviceError(f"{what}: no buffer of {size} bytes: {error}") from error
         self._made[id(buffer)] = buffer, purpose

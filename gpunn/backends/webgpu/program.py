@@ -12,12 +12,12 @@ from typing import cast
 from gpunn.backends.base import NO_VALUES, Stats, Trace, beginning, copied
 from gpunn.backends.interrupt import check, check_not_reentered, holding
 from gpunn.backends.webgpu.device import Device
-from gpunn.backends.webgpu.executor import Executor
+from gpunn.backends.webgpu.executor import DeviceErrors, Executor
 from gpunn.backends.webgpu.held import Held
 from gpunn.backends.webgpu.native import Dispatch
 from gpunn.backends.webgpu.recorder import Recorder
 from gpunn.backends.webgpu.run import Run
-from gpunn.errors import DeviceError
+from gpunn.errors import DeviceError, OutOfMemoryError
 from gpunn.graph.operation import Operand
 from gpunn.kernel import Kernel
 from gpunn.planning.plan import Plan
@@ -42,10 +42,18 @@ class WebGpuProgram:
         if device.forked:
             device.check_usable()
         device.collect()
-        self.stats = Stats()
         self.device = device
         self.plan = plan
-        self._executor = Executor(plan, device, self.stats, frames, threads, limit)
+        # Buffers that a dispatch only reads are quicker to read on hardware. They take more memory in all.
+        apart = not device.properties.software and limit is None
+        try:
+            self._build(frames, threads, limit, apart)
+        except OutOfMemoryError:
+            if not apart:
+                raise
+            with DeviceErrors(device):
+                device.drain()
+            self._build(frames, threads, limit, apart=False)
         self._lock = self._executor.lock
         self._unfinished: Callable[[], None] | None = None  # a change of the state, until it is whole
         self._closed = False
@@ -62,6 +70,11 @@ class WebGpuProgram:
         self._late_inputs = bool(self._late) or not set(plan.model.inputs).isdisjoint(
             plan.root(o) for o in plan.model.outputs
         )
+
+    def _build(self, frames: int, threads: int | None, limit: int | None, apart: bool) -> None:
+        """Make what the plan needs on the device, or nothing. Raises DeviceError."""
+        self.stats = Stats()
+        self._executor = Executor(self.plan, self.device, self.stats, frames, threads, limit, apart)
 
     @property
     def constants(self) -> Mapping[Hashable, int]:

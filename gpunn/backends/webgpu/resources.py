@@ -33,14 +33,16 @@ from gpunn.types import Array
 class Resources:
     """Buffers of a plan, its stages, and `late_updates`: copies that follow the host's part of a run."""
 
-    def __init__(self, plan: Plan, device: Device, stats: Stats, limit: int | None = None) -> None:
+    def __init__(
+        self, plan: Plan, device: Device, stats: Stats, limit: int | None = None, apart: bool = False
+    ) -> None:
         """Make all but staging buffers, and count it in `stats`.
 
-        limit: bytes that gpunn may have on the device with it.
+        limit: bytes that gpunn may have on the device with it. apart: dispatches read from other buffers
+        than they write to.
         """
         self._memory = device.memory.within(limit)
-        # Buffers that a dispatch only reads are quicker to read on hardware. They take more memory in all.
-        self._apart = not device.properties.software and limit is None
+        self._apart = apart
         self.stats = stats
         self.device = device
         self.plan = plan
