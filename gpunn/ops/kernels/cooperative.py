@@ -7,16 +7,19 @@ from dataclasses import dataclass, replace
 
 from gpunn.device import DeviceProperties
 from gpunn.kernel import Candidate, Grid, Kernel, Kernels, flat_threads
+from gpunn.ops.kernels.tiling import shares
 
 WORKGROUP = 64  # invocations
+_WIDE = 256  # invocations of a workgroup for one long result of few
 _FEW = 64  # terms: up to here a result is one invocation's work
 _MANY = 2 * WORKGROUP  # results: a CPU's cores have work without sharing them
+_EACH = 8  # terms of each invocation, or more, where several share few terms
 _LONG = 64 * WORKGROUP  # terms: above it a CPU gains by sharing, too
 
 
 @dataclass(frozen=True, slots=True)
 class CooperativeGroup:
-    """`size` invocations for each of `results`: a power of two, up to WORKGROUP."""
+    """`size` invocations for each of `results`: a power of two, up to 256."""
 
     results: int
     size: int
@@ -24,12 +27,12 @@ class CooperativeGroup:
     @property
     def threads(self) -> Grid:
         """Return the kernel's threads."""
-        return flat_threads(self.results * self.size, WORKGROUP)
+        return flat_threads(self.results * self.size, self.workgroup[0])
 
     @property
     def workgroup(self) -> Grid:
         """Return the kernel's workgroup."""
-        return WORKGROUP, 1, 1
+        return max(WORKGROUP, self.size), 1, 1
 
     @property
     def constants(self) -> Mapping[str, int]:
@@ -39,7 +42,11 @@ class CooperativeGroup:
     @property
     def reason(self) -> str:
         """Describe the sharing, for the kernel's reason."""
-        return "one workgroup per result" if self.size > 1 else "one invocation per result"
+        if self.size == 1:
+            return "one invocation per result"
+        if self.size < WORKGROUP:
+            return f"{self.size} invocations per result"
+        return f"one workgroup{f' of {self.size}' if self.size > WORKGROUP else ''} per result"
 
 
 def cooperative_group(
@@ -49,8 +56,21 @@ def cooperative_group(
 
     few: as of best_alone().
     """
+    if not device.software:
+        return CooperativeGroup(results, _on_hardware(results, terms, device))
     shared = terms > _FEW and not best_alone(results, terms, device, few)
     return CooperativeGroup(results, WORKGROUP if shared else 1)
+
+
+def _on_hardware(results: int, terms: int, device: DeviceProperties) -> int:
+    """Return how many invocations share a result: more, where results alone do not occupy the device.
+
+    Each of them waits for memory once for each of its terms, or for a few at a time.
+    """
+    if terms <= _FEW:
+        return shares(results, terms // _EACH, device)
+    wide = terms >= _EACH * WORKGROUP and results * WORKGROUP < device.parallel_invocations
+    return _WIDE if wide else WORKGROUP
 
 
 def in_groups(
@@ -58,12 +78,13 @@ def in_groups(
 ) -> Kernels:
     """Return the kernels of a group that a rule chose for results of `terms` values.
 
-    They are candidates, and behind them are those of the other group, where the rule may be wrong: it was
+    They are candidates, and behind them are those of another group, where the rule may be wrong: it was
     measured on few devices. One invocation for each of few results, or of long ones, takes long everywhere.
     """
-    if not _FEW < terms <= _LONG or group.results < WORKGROUP:
+    certain = group.results < WORKGROUP or not _FEW < terms <= _LONG
+    if certain and group.size in (1, WORKGROUP):
         return kernels(group)
-    other = replace(group, size=1 if group.size > 1 else WORKGROUP)
+    other = replace(group, size=WORKGROUP if group.size in (1, _WIDE) else 1)
     return (Candidate(kernels(one), one.reason) for one in (group, other))
 
 

@@ -6,16 +6,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gpunn.backends.webgpu.device import open_device
 from gpunn.backends.webgpu.lower import candidates
 from gpunn.device import BASELINE
 from gpunn.ops.kernels.cooperative import WORKGROUP, cooperative_group
-from tests.ops.harness import EPS, as_software, check, model_of, random, take_candidate
+from tests.ops.harness import EPS, as_software, check, limit_device, model_of, random, take_candidate
 
 SOFTWARE = replace(BASELINE, software=True)
-ALONE, SHARED = 1, WORKGROUP
+HARDWARE = replace(BASELINE, parallel_invocations=1 << 15)
+ALONE, SHARED, WIDE = 1, WORKGROUP, 256
 
 
 @pytest.mark.parametrize(
@@ -39,6 +41,26 @@ def test_who_shares(results: int, terms: int, software: int, few: int, hardware:
     assert cooperative_group(results, terms, BASELINE).size == hardware
 
 
+@pytest.mark.parametrize(
+    ("results", "terms", "size"),
+    [
+        (1, 15, ALONE),
+        (1, 16, 2),
+        (1, 64, 8),
+        (8191, 49, 4),
+        (1 << 15, 64, ALONE),
+        (1, 65, SHARED),
+        (1, 511, SHARED),
+        (1, 512, WIDE),
+        (511, 512, WIDE),
+        (512, 512, SHARED),
+    ],
+)
+def test_hardware_shares_until_it_is_occupied(results: int, terms: int, size: int) -> None:
+    """Each invocation has eight terms or more, where fewer than 64 share a result."""
+    assert cooperative_group(results, terms, HARDWARE).size == size
+
+
 # A sum of n terms has n - 1 roundings; exponentials of numbers down to -2, squares and quotients have fewer
 # than 11. Results are up to 1. Factors: 1 where there are sums.
 ROWS: tuple[tuple[str, Mapping[str, Any], float], ...] = (
@@ -60,10 +82,11 @@ def test_rows_of_both_kinds(
     x = random(rows, rows, terms, low=-1, high=1)
     check(op, [x], attrs, backend=gpu, atol=factor * (terms + 10) * EPS)
     with model_of(op, [x], attrs).compile(gpu) as compiled:
-        (row,) = compiled.plan_rows()
+        row = compiled.plan_rows()[0]
     few = op not in ("mean", "arg_max") or rows >= 2 * WORKGROUP
-    alone = open_device(None, False).properties.software and few and terms <= 4096
-    assert row.kernel.constants["GROUP_SIZE"] == (ALONE if alone else SHARED)
+    software = open_device(None, False).properties.software
+    shared = SHARED if software or terms < 512 else WIDE
+    assert row.kernel.constants["GROUP_SIZE"] == (ALONE if software and few and terms <= 4096 else shared)
 
 
 @pytest.mark.parametrize(("op", "attrs", "factor"), ROWS, ids=[op for op, _, _ in ROWS])
@@ -76,10 +99,41 @@ def test_rows_of_the_other_kind(
     x = random(rows, rows, 70, low=-1, high=1)
     check(op, [x], attrs, backend=gpu, atol=factor * 80 * EPS)
     with model_of(op, [x], attrs).compile(gpu) as compiled:
-        (row,) = compiled.plan_rows()
+        row = compiled.plan_rows()[0]
     few = op not in ("mean", "arg_max") or rows >= 2 * WORKGROUP
     alone = open_device(None, False).properties.software and few
     assert row.kernel.constants["GROUP_SIZE"] == (SHARED if alone else ALONE)
+
+
+@pytest.mark.parametrize("terms", [33, 64, 600, 17000])
+@pytest.mark.parametrize(("op", "attrs", "factor"), ROWS, ids=[op for op, _, _ in ROWS])
+def test_rows_on_hardware(
+    op: str, attrs: Mapping[str, Any], factor: float, terms: int, gpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Groups of 4, 8 and 256; and 17,000 terms of three reductions in parts."""
+    limit_device(monkeypatch, software=False, parallel_invocations=1 << 15)
+    x = random(terms, 3, terms, low=-1, high=1)
+    check(op, [x], attrs, backend=gpu, atol=factor * (terms + 10) * EPS)
+    with model_of(op, [x], attrs).compile(gpu) as compiled:
+        first, *others = compiled.plan_rows()
+    assert first.kernel.constants["GROUP_SIZE"] == {33: 4, 64: 8}.get(terms, WIDE)
+    assert bool(others) == (op == "mean" and terms == 17000)
+
+
+def test_columns_on_hardware_in_parts(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of the terms occupy the device, each with 8 or more for each of 256 invocations.
+
+    Sums of small integers are exact in float32, and no maximum rounds.
+    """
+    limit_device(monkeypatch, software=False, parallel_invocations=1 << 15)
+    x = np.round(random(1, 20000, 12, low=-9, high=9))
+    for op in ("reduce_sum", "reduce_max"):
+        check(op, [x], {"axes": (0,)}, backend=gpu, atol=0)
+        with model_of(op, [x], {"axes": (0,)}).compile(gpu) as compiled:
+            parts, joined = compiled.plan_rows()
+        assert parts.kernel.constants["GROUP_SIZE"] == WIDE
+        assert parts.kernel.loop_iterations == 8
+        assert joined.kernel.params["terms"] == 10 == -(-20000 // 2048)
 
 
 @pytest.mark.parametrize("parts", [1, 2])

@@ -67,7 +67,7 @@ CASES: list[tuple[str, list[Array], Mapping[str, Any], int]] = [
     ),
     *(("reverse", [random(1, 4, 5, 3), np.resize(named, 200)], {}, 50) for named in (ints([-2, 0]), [1])),
     ("rnn", [random(k, *n) for k, n in enumerate(((2, 9), (5, 9), (5, 5), (5,), (2, 5)))], {}, 4),
-    ("rnn", [random(k, *n) for k, n in enumerate(((2, 700), (3, 700), (3, 3), (3,), (2, 3)))], {}, 4),
+    ("rnn", [random(k, *n) for k, n in enumerate(((2, 400), (3, 400), (3, 3), (3,), (2, 3)))], {}, 2),
 ]
 
 
