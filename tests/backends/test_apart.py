@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +12,11 @@ import wgpu
 
 import gpunn
 from gpunn.backends.base import Stats
+from gpunn.backends.webgpu import resources
+from gpunn.backends.webgpu.apart import groups_apart
 from gpunn.backends.webgpu.device import Device, open_device
 from gpunn.model import Model
+from gpunn.planning.arenas import GROUPS
 from gpunn.types import Array, float32
 from tests.ops.harness import random
 
@@ -53,6 +57,19 @@ def widening() -> Model:
         weights = model.constant(f"w{number}", np.eye(width, y.type.shape[1], dtype=np.float32))
         (y,) = model.add("fully_connected", [y, weights])
     model.output(y)
+    return model
+
+
+def branching(count: int) -> Model:
+    """Return a model with products that read the same tensor, one after the other, and a sum of them."""
+    model = Model("branching")
+    x = model.input("x", float32(9, 64))
+    (x,) = model.add("softmax", [x], {"beta": 1.0, "axis": -1})
+    found = []
+    for number in range(count):
+        weights = model.constant(f"w{number}", random(number, 64, 64))
+        found += model.add("fully_connected", [x, weights])
+    model.output(*model.add("concat", found, {"axis": 0}), *found)
     return model
 
 
@@ -103,3 +120,32 @@ def test_one_buffer_where_there_is_no_memory_for_more(
     with pytest.raises(gpunn.OutOfMemoryError, match="out of GPU memory"):
         model.compile("webgpu")
     assert sum(device.memory.used().values()) == before
+
+
+@pytest.fixture
+def groups(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the groups of all tensors of what is compiled."""
+    found: list[int] = []
+
+    def kept(*arguments: Any) -> Sequence[int]:
+        made = groups_apart(*arguments)
+        found.extend(made)
+        return made
+
+    monkeypatch.setattr(resources, "groups_apart", kept)
+    return found
+
+
+@pytest.mark.parametrize(("parallel", "alone"), [(1 << 15, 2), (1, 0)])
+def test_results_beside_others_have_buffers_of_their_own(
+    parallel: int, alone: int, device: Device, groups: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second and the third of three products need not wait; large ones gain little."""
+    monkeypatch.setattr(device, "properties", replace(device.properties, parallel_invocations=parallel))
+    agree(branching(3), X[0, 0].repeat(72).reshape(9, 64))
+    assert [g for g in groups if g >= GROUPS] == [*range(GROUPS, GROUPS + alone)]
+
+
+def test_results_of_a_chain_are_in_common_buffers(device: Device, groups: list[int]) -> None:
+    agree(widening(), X[0])
+    assert groups and max(groups) < GROUPS

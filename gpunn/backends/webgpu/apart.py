@@ -2,27 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from gpunn.backends.webgpu.shader import source, target
 from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Kernel, Scratch
-from gpunn.planning.arenas import grouped
+from gpunn.planning.arenas import GROUPS, grouped
+from gpunn.planning.partition import Placement
 from gpunn.planning.plan import Plan
 
 Tensor = Operand | Scratch
+_ROOM = 4  # times the invocations that occupy a device: a dispatch of more gains little beside another one
 
 
-def groups_apart(plan: Plan, tensors: Iterable[Tensor]) -> Sequence[int]:
-    """Give the tensors of a plan groups, so that dispatches read from other buffers than they write to."""
+class _Touched(NamedTuple):
+    """What a dispatch reads and writes of the tensors in arenas; `small` if it fits beside another one."""
+
+    reads: set[Tensor]
+    writes: set[Tensor]
+    small: bool
+
+
+def groups_apart(plan: Plan, tensors: Iterable[Tensor], occupied: int) -> Sequence[int]:
+    """Give the tensors of a plan groups, so that dispatches read from other buffers than they write to.
+
+    Results of dispatches that need not wait for the one before are alone in a group. occupied: invocations
+    that occupy the device.
+    """
     numbers = {tensor: k for k, tensor in enumerate(tensors)}
-    pairs: list[tuple[int, int]] = []
-    placements = (p for segment in plan.segments for p in segment.placements)
+    segments = [[*_dispatches(plan, segment.placements, numbers, occupied)] for segment in plan.segments]
+    pairs = (
+        (numbers[r], numbers[w]) for s in segments for d in s for r in d.reads for w in d.writes if r != w
+    )
+    groups = grouped(len(numbers), pairs)
+    written = Counter(w for segment in segments for d in segment for w in d.writes)
+    alone = (w for segment in segments for w in _beside(segment) if written[w] == 1)
+    for number, tensor in enumerate(alone, GROUPS):
+        groups[numbers[tensor]] = number
+    return groups
+
+
+def _dispatches(
+    plan: Plan, placements: Iterable[Placement], tensors: Container[Tensor], occupied: int
+) -> Iterator[_Touched]:
+    """Yield what the dispatches of a segment touch, of these tensors."""
     for operation, kernel in ((p.operation, k) for p in placements for k in p.kernels):
-        found = touched(plan, operation, kernel)
-        reads, writes = ([numbers[t] for t in tensors if t in numbers] for tensors in found)
-        pairs += ((r, w) for r in reads for w in writes if r != w)
-    return grouped(len(numbers), pairs)
+        reads, writes = ({t for t in found if t in tensors} for found in touched(plan, operation, kernel))
+        yield _Touched(reads, writes, math.prod(kernel.threads) <= _ROOM * occupied)
+
+
+def _beside(dispatches: Iterable[_Touched]) -> Iterator[Tensor]:
+    """Yield what dispatches write that read nothing but what those right before them read, too.
+
+    wgpu puts no barrier in front of such a dispatch if its result is in a buffer that no other has touched in
+    this pass, so it begins while those before it go on. Such buffers serve once in a run.
+    """
+    reads, writes = set[Tensor](), set[Tensor]()
+    for dispatch in dispatches:
+        known = bool(dispatch.reads) and dispatch.reads <= reads
+        if known and dispatch.small and writes.isdisjoint(dispatch.reads | dispatch.writes):
+            yield from dispatch.writes
+            writes |= dispatch.writes
+        else:
+            reads, writes = dispatch.reads, dispatch.writes
 
 
 def touched(plan: Plan, operation: Operation, kernel: Kernel) -> tuple[set[Tensor], set[Tensor]]:

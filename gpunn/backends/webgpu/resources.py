@@ -116,7 +116,8 @@ class Resources:
     def _lay_out_memory(self) -> None:
         """Give every tensor that lives on the device a slot, variables apart from what a run writes."""
         intervals = device_intervals(self.plan, device_bytes)
-        groups = groups_apart(self.plan, intervals) if self._apart else None
+        occupied = self.device.properties.parallel_invocations
+        groups = groups_apart(self.plan, intervals, occupied) if self._apart else None
         self.stats.arena_bytes, self.stats.peak_live_bytes = self._allocate(intervals, groups)
         states = {v: Interval(device_bytes(v), 0, 0) for v in self.plan.resident}
         self.stats.state_bytes, _ = self._allocate(states)
