@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gpunn.ops.elementwise.unary import apply_activation
+from gpunn.ops.elementwise.unary import apply_activation, clip_ends
 from gpunn.ops.fixed_point.affine import CLAMPS
 from gpunn.types import Array, Shape
 
@@ -35,6 +35,6 @@ def activating(
     if high is None and shape is not None and math.prod(shape) <= MANY:
         lowest = np.full(shape, low, dtype)
         return lambda y: np.maximum(y, lowest, out=y)
-    ends = np.asarray(low, dtype), np.asarray(np.inf if high is None else high, dtype)
+    ends = [np.asarray(end) for end in clip_ends(low, np.inf if high is None else high, dtype)]
     few = FEW if high is None else 0
     return lambda y: np.maximum(y, ends[0], out=y) if y.size <= few else y.clip(*ends, out=y)

@@ -5,7 +5,7 @@ Both inputs have one dtype and the result the broadcast shape. It also has that 
 give bool. On quantised uint8, int8 and int16 the arithmetic is that of binary_integer.py; what is
 not there goes through reals, of int16 on the CPU. Raises ModelError for mixed or wrong dtypes and for shapes
 that do not broadcast. maximum and minimum give NaN where either side is NaN, which compares as different from
-everything; integer results wrap around.
+everything; integer results wrap around, before a fused activation.
 Division: x / 0 is an infinity or NaN, and 0 for integers, whose quotients div rounds towards zero.
 floor_div is the floor of the exact quotient and floor_mod what it leaves, with the divisor's sign,
 exactly. A negative power of an integer is the truncated real one, and 0 to a negative power is 0.

@@ -14,7 +14,7 @@ from gpunn.ops.accuracy import PROMISE, Accuracy
 from gpunn.ops.algebra import Affine, Algebra, Clamp
 from gpunn.ops.axes import PAIRWISE
 from gpunn.ops.call import Call, broadcast
-from gpunn.ops.check import FLOATS, expect_dtype
+from gpunn.ops.check import FLOATS, SMALL, expect_dtype
 from gpunn.ops.elementwise import gradients
 from gpunn.ops.elementwise.binary_integer import INTEGER, Combine, sum_weights
 from gpunn.ops.elementwise.binary_kernel import pairwise
@@ -84,11 +84,21 @@ def _infer(line: Binary) -> Callable[[Call], TensorType]:
 
 def _kernel(line: Binary) -> Callable[[Call], Kernel]:
     def kernel(call: Call) -> Kernel:
-        combine = Function(("a", "b"), line.expression_for(call.x.dtype), ("a", "b"))
-        functions = {"combine": combine, **activation_function(call)}
+        expression, activation = line.expression_for(call.x.dtype), activation_function(call)
+        if activation and call.x.dtype in SMALL:
+            expression = _wrapped(expression, call.x.dtype)
+        functions = {"combine": Function(("a", "b"), expression, ("a", "b")), **activation}
         return pairwise(call, Combine(functions, libraries=line.libraries_for(call.x.dtype)))
 
     return kernel
+
+
+def _wrapped(expression: str, dtype: DType) -> str:
+    """Write what a small integer of a dtype is left of a number of 32 bits."""
+    bits = f"0u, {8 * dtype.itemsize}u"
+    if dtype is DType.UINT8:
+        return f"i32(extractBits(u32({expression}), {bits}))"
+    return f"extractBits({expression}, {bits})"
 
 
 def _facet(line: Binary) -> Quantized | None:

@@ -49,11 +49,13 @@ from gpunn.types import Array, DType
 
 
 def _clip(low: float, high: float | None) -> Callable[[Array], Array]:
-    return lambda x: np.clip(x, *_ends(low, high, x.dtype))
+    return lambda x: np.clip(x, *clip_ends(low, high, x.dtype))
 
 
-def _ends(low: float | None, high: float | None, dtype: np.dtype[Any]) -> list[Any]:
-    return [None if end is None else dtype.type(end) for end in (low, high)]
+def clip_ends(low: float, high: float | None, dtype: np.dtype[Any]) -> tuple[Any, Any]:
+    """Return the bounds of an activation as numbers of a dtype, of which unsigned ones begin at 0."""
+    low = max(low, 0) if dtype.kind == "u" else low
+    return dtype.type(low), None if high is None else dtype.type(high)
 
 
 def _logistic(x: Array) -> Array:

@@ -269,7 +269,7 @@ def clamp_bounds(call: Call, type: TensorType, name: str | None) -> tuple[int, i
     )
 
 
-CLAMPS: dict[str, tuple[float | None, float | None]] = {
+CLAMPS: dict[str, tuple[float, float | None]] = {
     "relu": (0, None),
     "relu01": (0, 1),
     "relu1": (-1, 1),

@@ -8,6 +8,7 @@ import pytest
 from gpunn.errors import ModelError
 from gpunn.model import Model
 from gpunn.ops import OPS
+from gpunn.ops.check import SMALL
 from gpunn.ops.elementwise import binary
 from gpunn.types import Array, DType, float32
 from tests.ops.harness import ATOL, RTOL, check, check_litert, model_of, random
@@ -170,6 +171,31 @@ def test_fused_activation(name: str, backend: str) -> None:
     line = next(line for line in binary.TABLE if line.name == name)
     for seed, (a, b) in enumerate((((3, 8), (3, 8)), ((2, 3, 5), (2, 1, 5)))):
         check(name, operands(line, seed, a, b), {"activation": "relu6"}, backend=backend)
+
+
+@pytest.mark.parametrize("activation", ["relu", "relu01", "relu1", "relu6"])
+@pytest.mark.parametrize("dtype", SMALL, ids=str)
+def test_small_integers_wrap_around_before_the_activation(
+    dtype: DType, activation: str, backend: str
+) -> None:
+    ends = np.iinfo(dtype.numpy)
+    values = np.array([ends.min, ends.min + 1, 0, 1, 5, 100, ends.max - 1, ends.max], dtype.numpy)
+    low, high = {"relu": (0, ends.max), "relu01": (0, 1), "relu1": (-1, 1), "relu6": (0, 6)}[activation]
+    for name, whole in (("add", np.add.outer), ("mul", np.multiply.outer)):
+        (y,) = check(name, [values[:, None], values], {"activation": activation}, backend=backend)
+        wrapped = whole(values.astype(np.int64), values.astype(np.int64)).astype(dtype.numpy)
+        np.testing.assert_array_equal(y, np.clip(wrapped.astype(np.int64), low, high))
+
+
+@pytest.mark.parametrize("activation", ["RELU", "RELU6", "RELU_N1_TO_1"])
+@pytest.mark.parametrize("name", ["ADD", "MUL"])
+def test_activations_of_small_integers_agree_with_litert(name: str, activation: str) -> None:
+    """Only of int16: LiteRT takes 8 bits without a scale for quantised numbers."""
+    values = np.array([-(2**15), -3, 0, 1, 5, 200, 2**15 - 1], np.int16)
+    a, b = (np.ascontiguousarray(side.reshape(-1)) for side in np.meshgrid(values, values))
+    own = {"RELU": "relu", "RELU6": "relu6", "RELU_N1_TO_1": "relu1"}[activation]
+    options = {"fused_activation_function": activation}
+    check_litert(name.lower(), [a, b], {"activation": own}, name, options, version=4)
 
 
 def test_one_tensor_as_both_operands(backend: str) -> None:
