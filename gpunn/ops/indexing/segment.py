@@ -3,9 +3,11 @@
 data [K, ...] float32, float16, int32 or int64; ids [K, ...], int32 or int64, name the segment of each slice;
 with ids of a higher rank slices have fewer dimensions. The result has `segments` slices. An empty segment has
 0 for the sum, 1 for the product, and for maximum or minimum the lowest or highest number of the dtype (for
-floating point, of float32). A negative id names no segment if `drops` says so. Raises ModelError for other
-dtypes and shapes and, in the run, for ids out of range. TFLite schema, SegmentSumOptions and
-UnsortedSegmentSumOptions, -ProdOptions, -MaxOptions, -MinOptions; TensorFlow, tf.math.unsorted_segment_sum.
+floating point, of float32). From this number on elements are joined, as in LiteRT: the maximum of no numbers
+but -inf is the lowest finite one. It is an infinity instead if `infinite` says so. A negative id names no
+segment if `drops` says so. Raises ModelError for other dtypes and shapes and, in the run, for ids out of
+range. TFLite schema, SegmentSumOptions and UnsortedSegmentSumOptions, -ProdOptions, -MaxOptions, -MinOptions;
+TensorFlow, tf.math.unsorted_segment_sum.
 """
 
 from __future__ import annotations
@@ -59,13 +61,16 @@ def _infer(call: Call) -> TensorType:
     segments = expect_int(call, "segments", call["segments"])
     if segments < 0:
         call.fail(f"segments must be >= 0, got {segments}")
-    expect_bool(call, "drops")
+    for name in ("drops", "infinite"):
+        expect_bool(call, name)
     return data.with_shape((segments, *data.shape[ids.rank :]))
 
 
-def _empty(line: Segments, dtype: np.dtype[Any]) -> Any:
+def _empty(line: Segments, dtype: np.dtype[Any], infinite: bool) -> Any:
     if line.empty is not None:
         return line.empty
+    if infinite and dtype.kind == "f":
+        return -np.inf if line.lowest else np.inf
     info = np.finfo(np.float32) if dtype.kind == "f" else np.iinfo(dtype)
     return info.min if line.lowest else info.max
 
@@ -86,10 +91,12 @@ def _join_neighbours(join: np.ufunc, result: Array, ids: Array, slices: Array) -
 
 
 def _declare(line: Segments) -> Op:
-    def reference(data: Array, ids: Array, *, segments: int, drops: bool = False) -> Array:
+    def reference(
+        data: Array, ids: Array, *, segments: int, drops: bool = False, infinite: bool = False
+    ) -> Array:
         flat = ids.reshape(-1)
         item = data.shape[ids.ndim :]
-        result = np.full((segments, *item), _empty(line, data.dtype), data.dtype)
+        result = np.full((segments, *item), _empty(line, data.dtype, infinite), data.dtype)
         slices = data.reshape(len(flat), *item)
         if data.size >= MANY and size_of(item) >= WIDE:
             _join_neighbours(line.join, result, flat, slices)
@@ -102,7 +109,7 @@ def _declare(line: Segments) -> Op:
         data, ids, extent = call.x, call.input(1), call["segments"]
         updates = Updates(index=1, count=ids.size, width=1, extents=(extent,))
         dtype = np.dtype(np.float32 if data.dtype in FLOATS else data.dtype.numpy)
-        empty = np.array([_empty(line, dtype)], dtype)
+        empty = np.array([_empty(line, dtype, call["infinite"])], dtype)
         row = size_of(data.shape[ids.rank :])
         return updates.joined(call, 0, joining(line.by, data.dtype), Read("start", None, value=empty), row)
 

@@ -211,7 +211,7 @@ def _expand_scatter(call: Call, to: Expansion, x: Tensor, indices: Tensor, updat
         found = to.add("gather", data, to.add("maximum", last, none), axis=0)
     else:
         join, pair, _ = FUNCTIONS[function]
-        found = to.add(pair, flat, to.add(join, data, ids, **segments))
+        found = to.add(pair, flat, to.add(join, data, ids, **segments, infinite=True))
     found = to.add("select", to.add("greater_equal", last, none), found, flat)
     return to.add("reshape", found, shape=call.x.shape)
 

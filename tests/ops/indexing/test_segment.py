@@ -10,7 +10,7 @@ import pytest
 from gpunn.errors import ModelError
 from gpunn.ops.indexing import segment
 from gpunn.types import Array
-from tests.ops.harness import check, model_of, random
+from tests.ops.harness import check, check_litert, model_of, random
 
 
 def ids(*values: Any) -> Array:
@@ -74,6 +74,23 @@ def test_nan_is_an_extreme(backend: str) -> None:
     for name in ("segment_max", "segment_min"):
         (y,) = check(name, [x, ids(0, 0, 0, 1)], {"segments": 2}, backend=backend)
         assert np.isnan(y[0]) and y[1] == 3
+
+
+@pytest.mark.parametrize(("name", "sign"), [("segment_max", -1), ("segment_min", 1)])
+def test_extremes_begin_at_the_last_finite_number_or_at_an_infinity(
+    name: str, sign: int, backend: str
+) -> None:
+    data, where = (sign * np.array([np.inf, np.inf, 5, np.inf])).astype(np.float32), ids(0, 0, 1, 1)
+    for infinite, none in ((False, np.finfo(np.float32).max), (True, np.inf)):
+        (y,) = check(name, [data, where], {"segments": 3, "infinite": infinite}, backend=backend)
+        assert y.tolist() == [sign * none, sign * 5, sign * none]
+
+
+@pytest.mark.parametrize(("name", "sign"), [("segment_max", -1), ("segment_min", 1)])
+def test_extremes_of_infinities_agree_with_litert(name: str, sign: int) -> None:
+    data, where = (sign * np.array([np.inf, np.inf, 5, np.inf])).astype(np.float32), ids(0, 0, 1, 1)
+    count = np.array(3, np.int32)
+    check_litert(name, [data, where], {"segments": 3}, f"UNSORTED_{name.upper()}", operands=[count])
 
 
 def test_empty_segments_and_negative_ids(backend: str) -> None:

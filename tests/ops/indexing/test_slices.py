@@ -100,6 +100,26 @@ def test_scattered(case: Any, function: str | None, backend: str) -> None:
         np.testing.assert_array_equal(y, expected)
 
 
+@pytest.mark.parametrize("function", ["max", "min"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_infinities_are_extremes(function: str, dtype: Any, backend: str) -> None:
+    numbers = np.array([-np.inf, np.finfo(np.float32).min, -1, np.inf, np.nan], np.float32)
+    with np.errstate(over="ignore"):
+        x, first, second = (n.reshape(-1).astype(dtype) for n in np.meshgrid(numbers, numbers, numbers))
+    places = np.tile(np.arange(len(x), dtype=np.int32), 2)
+    attrs = {
+        "update_window_dims": (),
+        "inserted_window_dims": (0,),
+        "scatter_dims_to_operand_dims": (0,),
+        "index_vector_dim": 1,
+        "function": function,
+    }
+    updates = np.concatenate([first, second])
+    (y,) = check("scatter_slices", [x, places, updates], attrs, backend=backend, **EXACT)
+    join = JOIN[function]
+    np.testing.assert_array_equal(y, join(join(x, first), second))
+
+
 @pytest.mark.parametrize("dtype", [np.int8, np.bool_, np.float16])
 def test_updates_of_every_type(dtype: Any, backend: str) -> None:
     x, updates = random(0, 4, 3).astype(dtype), random(1, 2, 3).astype(dtype)
