@@ -21,6 +21,7 @@ from gpunn.kernel import Function, Param, Read
 from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED
 from gpunn.ops.fixed_point.affine import (
+    LIMITS,
     activation_bounds,
     high_multiply,
     quantize_multiplier,
@@ -113,6 +114,14 @@ def _prelu(a: Array, b: Array, by: Sequence[Factor], _: int) -> Array:
     return np.where(a >= 0, rescale(a, *by[0]), rescale(a * b, *by[2]))
 
 
+def _mul_whole(a: Array, b: Array, by: Sequence[Factor], _: int) -> Array:
+    return rescale_whole(a * b, *by[2])
+
+
+def _prelu_whole(a: Array, b: Array, by: Sequence[Factor], _: int) -> Array:
+    return np.where(a >= 0, rescale(a, *by[0]), rescale_whole(a * b, *by[2]))
+
+
 def _scaled(text: str, factor: str) -> str:
     return f"rescale({text}, p.{factor}.y, p.{factor}.z, true)"
 
@@ -132,6 +141,16 @@ _ROUNDED_ONCE = (
 )
 _DIFFERENCE = f"({_DIFFERENT_A} - {_DIFFERENT_B})"
 _PRODUCT = _scaled("({a} * {b})", "result")
+_WHOLE_PRODUCT = "rescale_whole(i64_product({a}, {b}), p.result.y, p.result.z)"
+_LONG = ("affine", "affine_int64")
+
+
+def _slopes_below_0(product: str) -> str:
+    return f"select({product}, {_scaled('{a}', 'first')}, {{a}} >= 0)"
+
+
+def _slope_factors(a: float, b: float, y: float, _: int) -> tuple[float, float, float]:
+    return ratio(a, y), 1.0, ratio(times(a, b), y)
 
 
 def _choice(function: Callable[..., Any], name: str) -> Fixed:
@@ -154,11 +173,7 @@ FIXED = {
         _scaled(f"({_DIFFERENCE} * {_DIFFERENCE})", "result"),
         EIGHT_BITS,
     ),
-    "prelu": Fixed(
-        lambda a, b, y, _: (ratio(a, y), 1.0, ratio(times(a, b), y)),
-        _prelu,
-        f"select({_PRODUCT}, {_scaled('{a}', 'first')}, {{a}} >= 0)",
-    ),
+    "prelu": Fixed(_slope_factors, _prelu, _slopes_below_0(_PRODUCT)),
     "maximum": _choice(np.maximum, "max"),
     "minimum": _choice(np.minimum, "min"),
 }
@@ -172,8 +187,14 @@ SIXTEEN = {
         _sum_factors,
         _add_sixteen,
         _scaled(" + ".join(_ROUNDED_ONCE), "result"),
-        libraries=("affine", "affine_int64"),
+        libraries=_LONG,
     )
+}
+# What takes the place of lines whose products of int16 may leave 32 bits. LiteRT has none of these: its int16
+# has no zero points but 0, and no prelu. Its products without zero points wrap around, as those of FIXED do.
+WIDE = {
+    "mul": Fixed(_product_factors, _mul_whole, _WHOLE_PRODUCT, libraries=_LONG),
+    "prelu": Fixed(_slope_factors, _prelu_whole, _slopes_below_0(_WHOLE_PRODUCT), libraries=_LONG),
 }
 # not_equal holds where equality does not: of a NaN, too.
 COMPARISONS: Mapping[str, tuple[Callable[..., Any], str]] = {
@@ -189,9 +210,20 @@ COMPARISONS: Mapping[str, tuple[Callable[..., Any], str]] = {
 def _line(call: Call) -> Fixed:
     """Return the line of a call's op."""
     special = UNSIGNED if call.x.dtype is DType.UINT8 else {}
-    if call.x.dtype is DType.INT16 and call.x.shape == call.input(1).shape:
-        special = SIXTEEN
+    if call.x.dtype is DType.INT16:
+        special = SIXTEEN if call.x.shape == call.input(1).shape else {}
+        special = WIDE if call.op in WIDE and _leaves_32_bits(call) else special
     return special.get(call.op, FIXED[call.op])
+
+
+def _leaves_32_bits(call: Call) -> bool:
+    """Tell whether products of a call may not fit 32 bits, shifted to the left as rescale() does."""
+    (a, first), (b, second), (y, zero) = (scale_of(call, t) for t in (call.x, call.input(1), call.y))
+    if call.op == "mul" and not (first or second or zero):
+        return False
+    low, high = LIMITS[call.x.dtype]
+    far = math.prod(max(high - z, z - low) for z in (first, second))
+    return far << max(quantize_multiplier(ratio(times(a, b), y))[1], 0) >= 2**31
 
 
 def _zeros_and_factors(call: Call) -> tuple[list[int], list[Factor]]:

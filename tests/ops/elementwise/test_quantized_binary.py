@@ -50,6 +50,19 @@ def test_binary(op: str, dtype: DType, seed: int, backend: str) -> None:
         near(got, BINARY[op](*(reals(v, t) for v, t in zip(values, types, strict=True))), y, 1.01)
 
 
+@pytest.mark.parametrize("op", ["mul", "prelu"])
+@pytest.mark.parametrize("zeros", [(100, -100), (2**15 - 1, -(2**15)), (-(2**15), -(2**15)), (-20_000, 5)])
+@pytest.mark.parametrize("bits", [-3, 0, 1, 7, 18])
+def test_products_of_int16_with_zero_points(op: str, zeros: tuple[int, int], bits: int, backend: str) -> None:
+    """They have up to 33 bits, and may be shifted further to the left."""
+    numbers = np.array([-(2**15), -(2**15) + 1, -300, -1, 0, 1, 77, 2**15 - 2, 2**15 - 1], np.int16)
+    values = [np.ascontiguousarray(v.reshape(-1)) for v in np.meshgrid(numbers, numbers)]
+    types = [quantized(DType.INT16, (81,), 2.0**-6, zero) for zero in zeros]
+    y = quantized(DType.INT16, (81,), 2.0 ** (bits - 12), -9)
+    (got,) = check_integer(op, values, types, {}, y.quantization, backend=backend)
+    near(got, BINARY[op](*(reals(v, t) for v, t in zip(values, types, strict=True))), y, 1.01)
+
+
 @every_width
 @pytest.mark.parametrize("activation", ["relu", "relu1", "relu6"])
 @pytest.mark.parametrize("op", ["add", "sub", "mul"])
