@@ -1,8 +1,8 @@
 // Finds numbers of x, from place p.first to before p.end, that are out of range. note[0] = the place of the first one,
 // or -1; note[1] = that number.
-// Expects x (i32 or int64), note; bound: least and greatest number of each range; p.ranges, which apply to the numbers
-// of x in turn; p.first < p.end. One workgroup of WX invocations, a power of two, checks all; each takes every WX-th
-// number.
+// Expects x (i32 or int64), note; bound: least and greatest number of each range, and what numbers below 0 get added
+// first; p.ranges, which apply to the numbers of x in turn; p.first < p.end. One workgroup of WX invocations, a power
+// of two, checks all; each takes every WX-th number.
 
 var<workgroup> places: array<u32, WX>;
 
@@ -10,8 +10,9 @@ var<workgroup> places: array<u32, WX>;
 fn main(@builtin(local_invocation_id) local: vec3<u32>) {
   var first = 0xffffffffu;
   for (var k = p.first + local.x; k < p.end; k += WX) {
-    let range = 2u * (k % p.ranges);
-    let v = int_x(k);
+    let range = 3u * (k % p.ranges);
+    let number = int_x(k);
+    let v = number + select(0, load_bound(range + 2u), number < 0);
     if (v < load_bound(range) || v > load_bound(range + 1u)) {
       first = min(first, k);
     }

@@ -201,8 +201,12 @@ def _allowed_starts(call: Call) -> list[range]:
     if call["clip"]:
         return []
     rooms = _rooms(call.x.shape, call.y.shape)
-    lowest = [-n if call["negative"] else 0 for n in call.x.shape]
-    return [ANY_NUMBER if a is None else range(lowest[a], rooms[a] + 1) for a in _sliced_axes(call)]
+    return [ANY_NUMBER if a is None else range(rooms[a] + 1) for a in _sliced_axes(call)]
+
+
+def _ends(call: Call) -> list[int]:
+    """Return what each start below 0 counts from."""
+    return [call.x.shape[a] if a is not None and call["negative"] else 0 for a in _sliced_axes(call)]
 
 
 def _starts(index: int, places: Sequence[tuple[int, int, int]]) -> tuple[Read, Read]:
@@ -245,7 +249,7 @@ def _slice_kernel(call: Call) -> Kernel:
 @op(
     _infer_slice,
     _slice_kernel,
-    guards=(Guard(1, _allowed_starts, "starts"),),
+    guards=(Guard(1, _allowed_starts, "starts", _ends),),
     raw=True,
     strings=True,
     gradient=gradients.DYNAMIC_SLICE,

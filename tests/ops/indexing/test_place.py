@@ -10,8 +10,9 @@ import pytest
 from gpunn.backends.webgpu.lower import lower
 from gpunn.device import BASELINE
 from gpunn.errors import ModelError
+from gpunn.model import Model
 from gpunn.types import Array
-from tests.ops.harness import check, model_of, random
+from tests.ops.harness import check, model_of, random, type_of
 
 EXACT: dict[str, Any] = {"atol": 0, "rtol": 0}
 
@@ -172,13 +173,37 @@ def test_dynamic_slices_along_some_axes_and_from_the_end(start: int, backend: st
     np.testing.assert_array_equal(y[:, 0], x[:, start])
 
 
-@pytest.mark.parametrize(("start", "negative"), [(-1, False), (4, False), (-6, True), (4, True)])
-def test_slices_out_of_range_are_errors_without_clip(start: int, negative: bool, backend: str) -> None:
-    x, starts = random(0, 5, 2), np.array([start, 0], np.int64)
-    model = model_of("dynamic_slice", [x, starts], {"sizes": (2, 2), "clip": False, "negative": negative})
-    message = rf"dynamic_slice: starts must be in {-5 if negative else 0} \.\.\. 3, got {start}"
+@pytest.mark.parametrize(
+    ("start", "negative"), [(-1, False), (4, False), (-6, True), (-1, True), (4, True), (-(2**62), True)]
+)
+@pytest.mark.parametrize("computed", [False, True])
+@pytest.mark.parametrize("more", [(), (None,) * 20])
+def test_slices_out_of_range_are_errors_without_clip(
+    start: int, negative: bool, computed: bool, more: tuple[None, ...], backend: str
+) -> None:
+    """With many starts, and those that the device computes, other code looks for wrong ones."""
+    x, starts = random(0, 5, 2), np.array([start, 0, *(9 for _ in more)], np.int64)
+    attrs = {"sizes": (2, 2), "axes": (0, 1, *more), "clip": False, "negative": negative}
+    model = Model()
+    given = model.input("starts", type_of(starts))
+    if computed:
+        (given,) = model.add("neg", [given])
+        starts = -starts
+    model.output(*model.add("dynamic_slice", [model.input("x", type_of(x)), given], attrs))
+    allowed = r"-5 \.\.\. -2 or 0 \.\.\. 3" if negative else r"0 \.\.\. 3"
+    message = f"dynamic_slice: starts must be in {allowed}, got {start}"
     with model.compile(backend=backend) as compiled, pytest.raises(ModelError, match=message):
-        compiled(x, starts)
+        compiled(starts, x)
+
+
+@pytest.mark.parametrize("start", [-5, -3, -2, 0, 2, 3])
+@pytest.mark.parametrize("more", [(), (None,) * 20])
+def test_slices_from_the_end_fit_without_clip(start: int, more: tuple[None, ...], backend: str) -> None:
+    x, starts = random(0, 5, 2), np.array([start, 0, *(9 for _ in more)], np.int32)
+    attrs = {"sizes": (2, 2), "axes": (0, 1, *more), "clip": False, "negative": True}
+    (y,) = check("dynamic_slice", [x, starts], attrs, backend=backend, **EXACT)
+    first = start % 5
+    np.testing.assert_array_equal(y, x[first : first + 2])
 
 
 @pytest.mark.parametrize(
