@@ -279,8 +279,9 @@ def quantize(x: Array, *, dtype: str, scale: float, zero_point: int = 0) -> Arra
     result is uint8, int8 or int16 as `dtype` says, clamped to its range; NaN becomes the zero point. Of int16
     it may be int32, of int32 only int8 or int16. Exact on
     every backend: the quotient is float32's, as in TFLite's AffineQuantize, and between two quantisations the
-    arithmetic is fixed-point, as in its Requantize. Raises ModelError for any other dtype, a scale that is
-    not positive, and a zero point out of range. TFLite schema, QuantizeOptions.
+    arithmetic is fixed-point, as in its Requantize: an int32 less its zero point, and shifted to the left if
+    its scale is the larger one, wraps around in 32 bits first. Raises ModelError for any other dtype, a scale
+    that is not positive, and a zero point out of range. TFLite schema, QuantizeOptions.
     """
     return _nearest(x, DType(dtype), scale, zero_point)
 

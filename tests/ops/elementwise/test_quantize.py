@@ -64,6 +64,22 @@ def test_requantize(source: DType, dtype: DType, seed: int, backend: str) -> Non
     np.testing.assert_array_equal(got, expected)
 
 
+@pytest.mark.parametrize("dtype", [DType.INT8, DType.INT16], ids=lambda d: d.value)
+@pytest.mark.parametrize("zero", [0, 1, -1, 2**31 - 1])
+@pytest.mark.parametrize("scale", [2.0**-24, 0.5, 1.0, 3.0, 2.0**20])
+def test_large_int32_numbers_wrap_around_as_in_litert(
+    scale: float, zero: int, dtype: DType, backend: str
+) -> None:
+    numbers = (-(2**31), -(2**30), -(2**20), -5, 0, 5, 77, 2**20, 2**29, 2**30, 2**31 - 1)
+    values = np.array(numbers, np.int32)
+    x, y = quantized(DType.INT32, values.shape, scale, zero), quantized(dtype, values.shape, 1.0, 3)
+    attrs = {"dtype": dtype.value, "scale": 1.0, "zero_point": 3}
+    (got,) = check_integer("quantize", [values], [x], attrs, backend=backend)
+    for reference in (False, True):
+        (expected,) = litert_integer("QUANTIZE", [values], [x], [y], version=2, reference=reference)
+        np.testing.assert_array_equal(got, expected)
+
+
 @both
 @pytest.mark.parametrize("source", DTYPES, ids=lambda d: d.value)
 @pytest.mark.parametrize("count", [7, 16, 29, 1023])
