@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import partial
 
@@ -16,7 +15,15 @@ from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED, expect_float, expect_int
 from gpunn.ops.elementwise.unary_kernel import elementwise
 from gpunn.ops.fixed_point import affine
-from gpunn.ops.fixed_point.affine import LIMITS, clamped, quantize_multiplier, rescale, scale_of, store
+from gpunn.ops.fixed_point.affine import (
+    LIMITS,
+    clamped,
+    is_scale,
+    quantize_multiplier,
+    rescale,
+    scale_of,
+    store,
+)
 from gpunn.ops.fixed_point.tables import every_value, read_table, table_kernel
 from gpunn.ops.kernels.sort import ascending
 from gpunn.ops.memory import by_blocks, scratch
@@ -100,8 +107,10 @@ def _infer_quantize(call: Call) -> TensorType:
     dtype = DType(call["dtype"])
     scale, zero = expect_float(call, "scale"), expect_int(call, "zero_point", call["zero_point"])
     low, high = LIMITS[dtype]
-    if not (0 < scale < math.inf and low <= zero <= high):
-        call.fail(f"scale must be positive and zero_point in {low} ... {high}, got {scale} and {zero}")
+    if not (is_scale(scale) and low <= zero <= high):
+        call.fail(
+            f"scale must be positive in float32 and zero_point in {low} ... {high}, got {scale} and {zero}"
+        )
     return TensorType(dtype, call.x.shape, Quantization((scale,), (zero,)))
 
 
@@ -281,7 +290,7 @@ def quantize(x: Array, *, dtype: str, scale: float, zero_point: int = 0) -> Arra
     every backend: the quotient is float32's, as in TFLite's AffineQuantize, and between two quantisations the
     arithmetic is fixed-point, as in its Requantize: an int32 less its zero point, and shifted to the left if
     its scale is the larger one, wraps around in 32 bits first. Raises ModelError for any other dtype, a scale
-    that is not positive, and a zero point out of range. TFLite schema, QuantizeOptions.
+    that is not positive and finite in float32, and a zero point out of range. TFLite schema, QuantizeOptions.
     """
     return _nearest(x, DType(dtype), scale, zero_point)
 

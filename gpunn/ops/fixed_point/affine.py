@@ -11,7 +11,6 @@ RoundingDivideByPOT; Arm's SRSHL, a rounding shift, for the other rule.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -29,6 +28,7 @@ LIMITS = {
 }
 FEW = 1 << 12  # numbers that two functions of numpy's clamp in less time than clip() takes to begin
 _HALF_ROOT_OF_2 = 1518500250  # with 31 bits of fraction
+_SINGLE = np.finfo(np.float32)
 _ITERATIONS = 5  # of Newton's method
 
 
@@ -91,9 +91,14 @@ def scale_of(call: Call, type: TensorType) -> tuple[float, int]:
         call.fail(f"needs one scale and zero point for each tensor, got {type} with {quantization}")
     scale, zero = quantization.scale[0], quantization.zero_point[0]
     low, high = LIMITS.get(type.dtype, (zero, zero))
-    if not 0 < scale < math.inf or not low <= zero <= high:
+    if not is_scale(scale) or not low <= zero <= high:
         call.fail(f"scale {scale} and zero point {zero} do not quantise {type}")
     return scale, zero
+
+
+def is_scale(scale: float) -> bool:
+    """Tell whether a number may be a scale: files and NNAPI have them in float32."""
+    return float(_SINGLE.smallest_subnormal) <= scale <= float(_SINGLE.max)
 
 
 def ratio(a: float, b: float) -> float:

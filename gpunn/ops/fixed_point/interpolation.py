@@ -76,13 +76,13 @@ def table(
 
     def results(call: Call) -> Array:
         (scale, zero), (to_scale, to_zero) = scale_of(call, call.x), scale_of(call, call.y)
-        if zero or to_zero:
-            return real_table(call, function)
         with np.errstate(over="ignore"):
             low, high, *ends = (
                 np.float32(s) * np.float32(e) for s in (scale, to_scale) for e in (_LOW, _HIGH)
             )
             factor = np.float32(2**16) / (ends[1] - ends[0])
+        if zero or to_zero or not np.isfinite([high - low, ends[1] - ends[0], factor]).all():
+            return real_table(call, function)
 
         def meaning(x: Array) -> Array:
             reals = function(x.astype(np.float64)).astype(np.float32) if single is None else single(x)

@@ -77,8 +77,14 @@ def sqrt_table(call: Call) -> Array:
     """List the results of sqrt, computed in float32 and then without their fraction."""
     (scale, zero), (to_scale, to_zero) = scale_of(call, call.x), scale_of(call, call.y)
     x = np.maximum(every_value(call.x) - zero, 0)
-    roots = np.sqrt(np.float32(scale) * x.astype(np.float32)) / np.float32(to_scale)
-    return store(roots.astype(np.int64) + to_zero, call.y, LIMITS[call.y.dtype])
+    with np.errstate(over="ignore"):
+        roots = np.sqrt(np.float32(scale) * x.astype(np.float32)) / np.float32(to_scale)
+    return store(_whole(roots) + to_zero, call.y, LIMITS[call.y.dtype])
+
+
+def _whole(x: Array) -> Array:
+    """Convert real numbers to integers of 32 bits, without their fraction; NaN becomes 0."""
+    return np.nan_to_num(x).clip(*LIMITS[DType.INT32]).astype(np.int64)
 
 
 def rsqrt_table(call: Call) -> Array:
@@ -107,9 +113,10 @@ def _rounded(function: Callable[[Array], Array], x: Array) -> Array:
 def _single_table(call: Call, meaning: Callable[[Array], Array]) -> Array:
     """List the stored results of a function of float32, with TFLite's arithmetic (common.h, LUTPopulate)."""
     (scale, zero), (to_scale, to_zero) = scale_of(call, call.x), scale_of(call, call.y)
-    x = np.float32(scale) * (every_value(call.x) - zero).astype(np.float32)
-    scaled = meaning(x) * (np.float32(1) / np.float32(to_scale))
-    return store(round_half_away(scaled).astype(np.int64) + to_zero, call.y, LIMITS[call.y.dtype])
+    with np.errstate(over="ignore", invalid="ignore"):
+        x = np.float32(scale) * (every_value(call.x) - zero).astype(np.float32)
+        scaled = meaning(x) * (np.float32(1) / np.float32(to_scale))
+    return store(_whole(round_half_away(scaled)) + to_zero, call.y, LIMITS[call.y.dtype])
 
 
 def rescale_table(
@@ -125,10 +132,18 @@ def rescale_table(
     negative = ratio(times(scale, below), to_scale)
     scaled = np.where(
         x < 0,
-        rescale(-x if negative < 0 else x, *quantize_multiplier(abs(negative))),
-        rescale(x, *quantize_multiplier(ratio(scale, to_scale))),
+        _rescaled(-x if negative < 0 else x, abs(negative)),
+        _rescaled(x, ratio(scale, to_scale)),
     )
     return store(scaled + to_zero, target, bounds)
+
+
+def _rescaled(x: Array, factor: float) -> Array:
+    """Multiply x in fixed point by a real factor.
+
+    From 2^30 on, a step of x is more than all results, and by as many bits LiteRT does not shift rightly.
+    """
+    return rescale(np.clip(x, -1, 1) if factor >= 2.0**30 else x, *quantize_multiplier(factor))
 
 
 def read_table(x: Array, table: Array) -> Array:

@@ -196,7 +196,7 @@ def test_dequantize_widens_float16() -> None:
             "must be float32 or quantised",
         ),
         ("quantize", float32(3), {"dtype": "int64", "scale": 1}, "dtype must be one of uint8, int8, int16"),
-        ("quantize", float32(3), {"dtype": "int8", "scale": 0}, "scale must be positive"),
+        ("quantize", float32(3), {"dtype": "int8", "scale": 0}, "scale must be positive in float32"),
         ("quantize", float32(3), {"dtype": "int8", "scale": 1, "zero_point": 128}, "zero_point in -128"),
     ],
 )

@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pytest
 
+from gpunn.errors import ModelError
 from gpunn.model import Model
 from gpunn.ops.fixed_point.affine import LIMITS
 from gpunn.types import Array, DType, Quantization, TensorType
-from tests.ops.integer_checks import check_integer, computed, litert_integer
+from tests.ops.integer_checks import check_integer, computed, integer_model, litert_integer
 from tests.ops.quantized import Draw, both, every, every_width, near, quantized, reals, seeds, stored
 
 UNARY: Mapping[str, tuple[str, Callable[[Array], Array]]] = {
@@ -70,6 +71,60 @@ def test_unary_as_litert(op: str, dtype: DType, seed: int) -> None:
     (expected,) = litert_integer(UNARY[op][0], [values], [x], [y], options, version=version)
     got = computed(op, [values], [x], attributes(op), y.quantization)
     np.testing.assert_array_equal(got, expected)
+
+
+@every_width
+@pytest.mark.parametrize(
+    ("op", "scale", "to_scale"),
+    [
+        *((op, 1.0, step) for op in ("logistic", "tanh", "sqrt") for step in (1e-10, 1e-30, 1.2e-38)),
+        *((op, 1.0, 2.0**-149) for op in ("tanh", "sqrt")),
+        *((op, *scales) for op in ("relu", "abs") for scales in ((1e-30, 2.0**-149), (1e30, 1e-10))),
+        *(
+            (op, *scales)
+            for op in ("exp", "tanh")
+            for scales in ((3e38, 1.0), (2.0**-149, 1.0), (1.0, 1e-30))
+        ),
+    ],
+)
+def test_functions_at_extreme_scales(
+    op: str, scale: float, to_scale: float, dtype: DType, backend: str
+) -> None:
+    """Quotients and products of numbers in range leave float32 here; results stay at the ends of theirs."""
+    values = np.arange(LIMITS[dtype][0], LIMITS[dtype][1] + 1, 1 if dtype.itemsize == 1 else 77)
+    numbers = values.astype(dtype.numpy)
+    x, y = (quantized(dtype, numbers.shape, *of) for of in ((scale, 9), (to_scale, 3)))
+    (got,) = check_integer(op, [numbers], [x], {}, y.quantization, backend=backend)
+    with np.errstate(all="ignore"):
+        near(got, UNARY[op][1]((values - 9) * float(np.float32(scale))), y, 1.01)
+
+
+@pytest.mark.parametrize("scales", [(3e38, 1.0), (1.0, 2.0**-149), (2.0**-149, 3e38)])
+def test_interpolation_tables_beyond_float32(scales: tuple[float, float], backend: str) -> None:
+    numbers = np.arange(-(2**15), 2**15, 77).astype(np.int16)
+    x, y = (quantized(DType.INT16, numbers.shape, s) for s in scales)
+    for op, function in (("exp", np.exp), ("gelu", lambda v: np.maximum(v, 0))):
+        (got,) = check_integer(op, [numbers], [x], {}, y.quantization, backend=backend)
+        if op == "exp" or scales[0] > 1:  # gelu is x or 0 where |x| is large
+            with np.errstate(all="ignore"):
+                near(got, function(numbers * scales[0]), y, 1.01)
+
+
+def test_tanh_beyond_float32_as_litert() -> None:
+    values = np.arange(-128, 128).astype(np.int8)
+    for scale, to_scale in ((1.0, 2.0**-149), (1.0, 1e-30), (3e38, 1 / 128), (2.0**-149, 1 / 128)):
+        x, y = (quantized(DType.INT8, (256,), s) for s in (scale, to_scale))
+        (expected,) = litert_integer("TANH", [values], [x], [y], version=2, reference=False)
+        np.testing.assert_array_equal(computed("tanh", [values], [x], {}, y.quantization), expected)
+
+
+@pytest.mark.parametrize("scale", [1e-46, 1e39, 1e-300, 1e300, 0.0, -1.0, float("inf"), float("nan")])
+def test_scales_beyond_float32_are_refused(scale: float, backend: str) -> None:
+    wrong, right = (TensorType(DType.INT8, (3,), Quantization((s,), (0,))) for s in (scale, 1.0))
+    for x, y in ((wrong, right), (right, wrong)):
+        model = integer_model("tanh", [np.zeros(3, np.int8)], [x], {}, y.quantization)
+        with pytest.raises(ModelError, match=r"tanh: scale .* and zero point 0 do not quantise"):
+            model.compile(backend=backend)(np.zeros(3, np.int8))
 
 
 @every_width
