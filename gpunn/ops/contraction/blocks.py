@@ -91,6 +91,15 @@ def product(matrix: Array, rows: Array, out: Array) -> None:
     np.matmul(rows, matrix, out=out)
 
 
+def early_product(depth: int) -> Callable[..., Array]:
+    """Return the call of numpy's that begins soonest of those that multiply [P, depth] x [depth, O].
+
+    That is dot, but not for a depth of 1: it takes a matrix of one element for a factor, and skips what a
+    factor of 0 multiplies, even if that is infinite or NaN.
+    """
+    return np.matmul if depth == 1 else np.ndarray.dot
+
+
 def exact_product(matrix: Array, rows: Array, out: Array) -> None:
     """Write a product [P, K] x [K, O] where the order of summation counts for nothing.
 

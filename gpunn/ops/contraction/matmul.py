@@ -27,7 +27,7 @@ from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, expect_bool
 from gpunn.ops.compiled import current
 from gpunn.ops.contraction import gradients
-from gpunn.ops.contraction.blocks import PointSums, Sums, Terms
+from gpunn.ops.contraction.blocks import PointSums, Sums, Terms, early_product
 from gpunn.ops.contraction.broadcast_tile import shared_product, with_shared_rows
 from gpunn.ops.contraction.half_products import dense_errors
 from gpunn.ops.contraction.integer_product import MakeProduct, check_types, integer_product, quantized_product
@@ -166,10 +166,11 @@ def _bind_fully_connected(call: Call, filter: Array, bias: Array | None = None) 
     rows = math.prod(shape[:-1])
     in_rows, as_rows = call.x.shape == (rows, depth), shape == (rows, channels)
     matrix = filter_matrix(filter, constants_only(call) and rows == 1, rows)
+    multiply = early_product(depth)
     finish = _finish(call.attrs.get("activation"), filter.dtype, bias, (rows, channels))
 
     def compute(x: Array) -> Array:
-        result: Array = (x if in_rows else x.reshape(rows, depth)).dot(matrix)  # matmul() begins later
+        result = multiply(x if in_rows else x.reshape(rows, depth), matrix)
         finish(result)
         return result if as_rows else result.reshape(shape)
 

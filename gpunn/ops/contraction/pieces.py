@@ -23,6 +23,7 @@ from gpunn.ops.contraction.blocks import (
     Room,
     RowBlock,
     Terms,
+    early_product,
     in_halves,
     pixels_at_once,
     row_blocks,
@@ -55,18 +56,19 @@ def point_pieces(rows: Array, pixels: int, seen: tuple[slice, ...] | None, const
     channels, depth = rows.shape
     matrix, shape = filter_matrix(rows, constant, pixels), (pixels, depth)
     half = ceil_div(pixels, 2) if in_halves(pixels, rows.size) else 0
+    multiply = early_product(depth)
 
     def write(x: Array, out: Array) -> None:
         terms = (np.ascontiguousarray(x[seen]) if seen else x).reshape(shape)
         if half:
-            terms[:half].dot(matrix, out=out[:half])
-            terms[half:].dot(matrix, out=out[half:])
+            multiply(terms[:half], matrix, out=out[:half])
+            multiply(terms[half:], matrix, out=out[half:])
         else:
-            terms.dot(matrix, out=out)
+            multiply(terms, matrix, out=out)
 
     def write_part(first: int, last: int) -> Write:
         def write(x: Array, out: Array) -> None:
-            x.reshape(shape)[first:last].dot(matrix, out=out)
+            multiply(x.reshape(shape)[first:last], matrix, out=out)
 
         return write
 

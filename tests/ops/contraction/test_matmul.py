@@ -74,6 +74,29 @@ def test_rows_of_any_depth_know_nothing_of_the_next_row(rows: int, depth: int, b
     np.testing.assert_allclose(y[::2], x[::2].astype(np.float64) @ weights.T, atol=tolerance(x[::2], weights))
 
 
+@pytest.mark.parametrize("constants", [(), (1,)])
+@pytest.mark.parametrize(("rows", "channels"), [(1, 1), (2, 1), (300, 1), (1, 6), (7, 6)])
+def test_products_of_depth_1_with_zeros(
+    rows: int, channels: int, constants: tuple[int, ...], backend: str
+) -> None:
+    x = np.resize(np.array([np.inf, np.nan, -np.inf, 2, 0], np.float32), (rows, 1))
+    weights = np.zeros((channels, 1), np.float32)
+    for first, second in ((x, weights), (np.zeros_like(x), weights + np.float32(np.inf))):
+        with np.errstate(invalid="ignore"):
+            expected = first * second.T
+        cases = {
+            "fully_connected": (first, second),
+            "batch_matmul": (first, second.T),
+            "conv2d": (first.reshape(1, rows, 1, 1), second.reshape(channels, 1, 1, 1)),
+            "conv3d": (first.reshape(1, rows, 1, 1, 1), second.reshape(1, 1, 1, 1, channels)),
+        }
+        for op, operands in cases.items():
+            inputs = [np.ascontiguousarray(v) for v in operands]
+            with model_of(op, inputs, {}, constants).compile(backend) as compiled:
+                y = compiled(*(v for k, v in enumerate(inputs) if k not in constants))
+            np.testing.assert_array_equal(y.reshape(rows, channels), expected, err_msg=op)
+
+
 @pytest.mark.parametrize("shape", [(2, 3, 8), (4, 8), (1, 1, 2, 8)])
 def test_keep_dims_keeps_the_leading_dimensions(backend: str, shape: tuple[int, ...]) -> None:
     x, weights = random(1, *shape), random(2, 5, 8)
