@@ -35,7 +35,7 @@ from gpunn.ops.expansion import Expansion, Tensor
 from gpunn.ops.kernels.chain import boxes, real_sums
 from gpunn.ops.kernels.copies import strided_copy
 from gpunn.ops.kernels.tiling import COLUMNS
-from gpunn.ops.kernels.window import MAX_PADDED, along
+from gpunn.ops.kernels.window import MAX_PADDED, MOST, along
 from gpunn.ops.op import Op, op
 from gpunn.ops.parts import by_batch
 from gpunn.types import Array, DType, TensorType
@@ -59,8 +59,11 @@ def _window(call: Call) -> list[Span]:
     large.
     """
     for name in ("stride", "dilation"):
-        if min(expect_ints(call, name, 3)) < 1:
+        numbers = expect_ints(call, name, 3)
+        if min(numbers) < 1:
             call.fail(f"{name} must be at least 1, got {call[name]}")
+        if max(numbers) > MOST:
+            call.fail(f"{name} must be at most {MOST}, got {call[name]}")
     if call["padding"] not in ("same", "valid"):
         call.fail(f"padding must be 'same' or 'valid', got {call['padding']!r}")
     spatial, size = call.x.shape[1:4], call.input(1).shape[:3]

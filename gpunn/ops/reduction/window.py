@@ -20,6 +20,7 @@ from gpunn.ops.op import Op, Quantized, op
 from gpunn.ops.reduction import reduce
 from gpunn.types import MAX_ELEMENTS, Array, DType, Quantization, Shape, TensorType, bounded
 
+_MOST = 2**63 - 1  # of the numbers of a window: StableHLO has 64 bits for each
 MAX_PLACES = 1 << 22  # that the windows of one axis have, all in all, where each gets an index of its own
 
 
@@ -88,6 +89,10 @@ def _infer(call: Call) -> TensorType:
         call.fail(f"has windows of {list(size)} for {x}")
     if min((*size, *strides, *base, *dilations), default=1) < 1:
         call.fail(f"windows of {list(size)}, {list(strides)}, {list(base)} and {list(dilations)} go below 1")
+    if max((*size, *strides, *base, *dilations), default=1) > _MOST:
+        call.fail(
+            f"windows of {list(size)}, {list(strides)}, {list(base)} and {list(dilations)} leave 64 bits"
+        )
     expect_fill(call, 1)
     room = with_room(call, base)
     bounded("with room for windows", x.with_shape(room))
@@ -218,8 +223,8 @@ def reduce_window(
     `dilations` apart, and the next one begins `strides` further. Before, x gets base_dilations - 1 elements
     between any two and `paddings` around it, see dilate; these are `initial`, one element of x's type, which
     also joins each window once. Without it they change nothing. Quantised tensors stand for reals. Accuracy
-    as of the reductions. Raises ModelError for numbers below 1, paddings that cut more than there is, and
-    other dtypes. TFLite schema, REDUCE_WINDOW; StableHLO, reduce_window.
+    as of the reductions. Raises ModelError for numbers below 1 or over 64 bits, paddings that cut more than
+    there is, and other dtypes. TFLite schema, REDUCE_WINDOW; StableHLO, reduce_window.
     """
     how = joining(function, x.dtype == bool)
     base, apart, steps = ((1,) * x.ndim if v is None else v for v in (base_dilations, dilations, strides))

@@ -146,6 +146,11 @@ def test_agrees_with_litert() -> None:
         (((1, 2, 2, 2, 2), (2, 1, 1, 2, 3)), {"padding": "same", "dilation": (9**9, 1, 1)}, "too wide"),
         (((1, 2, 2, 2, 2), (1, 1, 1, 2, 3)), {"stride": (1, 0, 1)}, "stride must be at least 1"),
         (((1, 2, 2, 2, 2), (1, 1, 1, 2, 3)), {"stride": (1, 1)}, "stride must have 3 entries"),
+        *(
+            (((1, 2, 2, 2, 2), (1, 1, 1, 2, 3)), {name: (1, 1, number)}, f"{name} must be at most 2147483647")
+            for name in ("stride", "dilation")
+            for number in (2**31, 2**32 + 1, 2**64)
+        ),
         (((1, 2, 2, 2, 2), (1, 1, 1, 2, 3)), {"padding": "full"}, "padding must be 'same' or 'valid'"),
     ],
 )

@@ -270,6 +270,10 @@ def test_comparisons_allow_for_many_roundings(function: str, monkeypatch: pytest
         ({"function": "sum", "size": (1,)}, "has windows of .1. for float32.2, 3."),
         ({"function": "sum", "size": (1, 0)}, "go below 1"),
         ({"function": "sum", "size": (1, 1), "strides": (0, 1)}, "go below 1"),
+        *(
+            ({"function": "sum", "size": (1, 1), name: (1, 2**63)}, "leave 64 bits")
+            for name in ("size", "strides", "base_dilations", "dilations")
+        ),
         ({"function": "sum", "size": (1, 1), "paddings": ((0, -2), (-1, -3))}, "cut more than there is"),
         ({"function": "any", "size": (1, 1)}, "must be bool"),
     ],
@@ -277,6 +281,17 @@ def test_comparisons_allow_for_many_roundings(function: str, monkeypatch: pytest
 def test_wrong_windows_are_refused(attrs: dict[str, Any], message: str) -> None:
     with pytest.raises(ModelError, match=f"reduce_window: .*{message}"):
         model_of("reduce_window", [random(0, 2, 3)], attrs)
+
+
+@pytest.mark.parametrize("far", [2**31, 2**63 - 1])
+def test_windows_that_lie_far_apart(far: int, backend: str) -> None:
+    x = random(0, 2, 3)
+    attrs = {"function": "sum", "size": (2, 2), "strides": (far, far)}
+    (y,) = check("reduce_window", [x], attrs, backend=backend, atol=2e-6)  # three sums of up to 16
+    np.testing.assert_allclose(y, [[x[:, :2].sum(dtype=np.float64)]], atol=2e-6)
+    for more in ({"dilations": (1, far)}, {"size": (1, far)}):
+        (y,) = check("reduce_window", [x], {**attrs, **more}, backend=backend)
+        assert y.shape[1] == 0
 
 
 def test_too_much_padding_is_refused() -> None:
