@@ -14,6 +14,7 @@ from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, expect_axes, expect_dtype, expect_ints
 from gpunn.ops.elementwise import binary
 from gpunn.ops.expansion import Expansion, Tensor
+from gpunn.ops.fixed_point.affine import dequantize
 from gpunn.ops.fixed_point.steps import computed
 from gpunn.ops.movement.dilate import Pairs, dilate, expect_fill, signed_pairs, with_room
 from gpunn.ops.op import Op, Quantized, op
@@ -101,7 +102,8 @@ def _infer(call: Call) -> TensorType:
 
 def _expand(call: Call, to: Expansion, x: Tensor, initial: Tensor | None = None) -> Tensor:
     """Write the op axis by axis: a gather puts the elements of each window side by side, a reduction combines
-    them. Many elements are combined by _doubled() instead, maxima of images by a pool.
+    them. Quantised ones are added or multiplied at once, after all gathers. Many elements are combined by
+    _doubled() instead, maxima of images by a pool.
 
     `initial` then joins every window once more.
     """
@@ -118,22 +120,39 @@ def _expand(call: Call, to: Expansion, x: Tensor, initial: Tensor | None = None)
     if _is_pool(call, size, strides, dilations) and min(counts) > 0:
         found = to.add("max_pool2d", found, size=size[1:3], stride=strides[1:3])
         counts, size, strides = found.type.shape, (1,) * 4, (1,) * 4
-    for axis, (count, k, s, d) in enumerate(zip(counts, size, strides, dilations, strict=True)):
+    rounds = call.x.quantization is not None and call["function"] not in ("max", "min")
+    joins = initial is not None and not _is_neutral(call, how, initial)
+    if rounds and joins:
+        raise Unsupported("the initial value would be joined to a rounded result")
+    seen: list[int] = []  # axes of elements side by side: reductions one by one would each round and saturate
+    for number, (count, k, s, d) in enumerate(zip(counts, size, strides, dilations, strict=True)):
         if k == s == 1:
             continue
+        axis = number + len(seen)
         k = k if count else 1  # what there is of no window
         others = (n for other, n in enumerate(found.type.shape) if other != axis)
         if count * k > MAX_PLACES or count * k * math.prod(others) > MAX_ELEMENTS:
-            if call.x.quantization is not None and call["function"] not in ("max", "min"):
+            if rounds:
                 raise Unsupported("too many windows")
             found = _doubled(to, how, found, axis, (count, k, s, d))
             continue
         places = np.arange(count)[:, None] * s + np.arange(k) * d
-        beside = to.add("gather", found, to.constant(places.astype(np.int32)), axis=axis)
-        found = to.add(how.reduce, beside, axes=(axis + 1,))
-    if initial is None or (initial.value is not None and initial.value.item() == how.neutral):
-        return found
-    return _joined(to, how, found, initial, call.y.quantization)
+        found = to.add("gather", found, to.constant(places.astype(np.int32)), axis=axis)
+        if rounds:
+            seen.append(axis + 1)
+        else:
+            found = to.add(how.reduce, found, axes=(axis + 1,))
+    if seen:
+        found = to.add(how.reduce, found, axes=seen, quantization=call.y.quantization)
+    return _joined(to, how, found, initial, call.y.quantization) if initial is not None and joins else found
+
+
+def _is_neutral(call: Call, how: Joining, initial: Tensor) -> bool:
+    """Tell whether an initial value is known to change nothing."""
+    if initial.value is None:
+        return False
+    real = dequantize(initial.value.reshape(()), initial.type.with_shape(()))
+    return bool(real == how.neutral)
 
 
 def _is_pool(call: Call, size: Shape, strides: Shape, dilations: Shape) -> bool:
@@ -200,7 +219,8 @@ def _elements(call: Call) -> int:
 @op(
     _infer,
     expand=_expand,
-    host_reason=f"over {MAX_PLACES} quantised elements to add along an axis, or no initial value to quantise",
+    host_reason=f"over {MAX_PLACES} quantised elements to add along an axis, or none to begin with or "
+    "another than changes nothing",
     flops=lambda call: call.y.size * _elements(call),
     accuracy=_accuracy(_elements),
     dtypes=(*QUANTIZED, DType.FLOAT16),

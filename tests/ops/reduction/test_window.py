@@ -19,6 +19,7 @@ from gpunn.ops.reduction import window
 from gpunn.passes import optimise
 from gpunn.types import Array, DType, Quantization, TensorType
 from tests.ops.harness import EPS, check, model_of, random
+from tests.ops.integer_checks import integer_model
 from tests.ops.movement.test_dilate import placed
 
 FUNCTIONS: Mapping[str, tuple[Callable[..., Any], float]] = {
@@ -100,6 +101,41 @@ def test_windows_of_quantised_tensors(backend: str) -> None:
     with model.compile(backend=backend) as compiled:
         found = compiled(x)
     np.testing.assert_array_equal(found, joined(x, "max", None, (2, 2), {}))
+
+
+@pytest.mark.parametrize(("initial", "zero"), [(None, 0), (0, 0), (3, 3), (50, 0), (0, 3)])
+@pytest.mark.parametrize("scale", [0.5, 2.0, 64.0])
+def test_sums_of_quantised_windows_saturate_at_the_end(
+    initial: int | None, zero: int, scale: float, backend: str
+) -> None:
+    """Sums of some rows are out of range where those of all are not. All real numbers are exact."""
+    x = np.array([[100, -100, 3, 8], [100, -100, 4, -2], [90, -6, 100, 100]], np.int8)
+    of = Quantization((0.5,), (zero,))
+    stored = [x] if initial is None else [x, np.array(initial, np.int8)]
+    types = [TensorType(DType.INT8, v.shape, of) for v in stored]
+    attrs = {"function": "sum", "size": (2, 2)}
+    host = "another than changes nothing" if initial not in (None, zero) else ""
+    to = Quantization((scale,), (-3,))
+    model = integer_model("reduce_window", stored, types, attrs, to, constants=(1,))
+    with model.compile(backend=backend) as compiled:
+        if backend != "cpu":
+            reasons = [p.reason for p in compiled.placement if p.backend == "cpu"]
+            assert bool(reasons) == bool(host) and all(host in reason for reason in reasons)
+        found = compiled(x)
+    real = [(v.astype(np.int64) - zero) * 0.5 for v in stored]
+    sums = [[real[0][i : i + 2, j : j + 2].sum() for j in range(3)] for i in range(2)]
+    exact = (np.array(sums) + sum(real[1:])) / scale
+    away = np.trunc(exact + np.copysign(0.5, exact)) - 3
+    np.testing.assert_array_equal(found, np.clip(away, -128, 127))
+
+
+def test_products_of_quantised_windows_saturate_at_the_end(backend: str) -> None:
+    """100 * 2 is more than uint8 holds in halves; times 1/2 it is not. Four factors round by 2 steps."""
+    x = np.array([[200, 1, 1], [4, 2, 1]], np.uint8)
+    type = TensorType(DType.UINT8, x.shape, Quantization((0.5,), (0,)))
+    model = integer_model("reduce_window", [x], [type], {"function": "prod", "size": (2, 2)})
+    with model.compile(backend=backend) as compiled:
+        np.testing.assert_allclose(compiled(x), [[200, 0]], rtol=0, atol=2)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int32])
