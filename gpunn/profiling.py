@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from gpunn.arguments import expect_integer
 from gpunn.backends.base import Span, Trace
 from gpunn.comparison.inputs import array_sample, random_source
 from gpunn.compilation.base import Compilation
 from gpunn.compilation.compiler import compile_model, purpose_of
 from gpunn.compilation.preference import Preference
 from gpunn.document import as_document
-from gpunn.errors import ModelError
 from gpunn.graph.operation import Operation
 from gpunn.model import Model
 from gpunn.planning.partition import ALIAS, Placement, appended, prepended
@@ -142,8 +142,7 @@ def profile(
     Raises the errors of compiling and running; ModelError for inputs that do not fit, for runs below 1 and
     for warmup below 0.
     """
-    if runs < 1 or warmup < 0:
-        raise ModelError(f"runs must be 1 or more and warmup 0 or more, got {runs} and {warmup}")
+    runs, warmup = expect_integer("runs", runs, 1), expect_integer("warmup", warmup, 0)
     if inputs is None:
         source = random_source(model, seed=seed)
         described, arrays = source.description, next(source.samples).arrays

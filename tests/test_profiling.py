@@ -164,9 +164,9 @@ def test_a_preference_by_its_name() -> None:
         gpunn.profile(small_model(), backend="cpu", preference="fastest")
 
 
-@pytest.mark.parametrize(("runs", "warmup"), [(0, 1), (2, -1)])
-def test_impossible_counts(runs: int, warmup: int) -> None:
-    with pytest.raises(gpunn.ModelError, match="runs must be 1 or more"):
+@pytest.mark.parametrize(("runs", "warmup"), [(0, 1), (2, -1), (1.5, 1), (2, "3")])
+def test_impossible_counts(runs: Any, warmup: Any) -> None:
+    with pytest.raises(gpunn.ModelError, match=r"(runs|warmup) must be an integer of [01] or more"):
         gpunn.profile(small_model(), backend="cpu", runs=runs, warmup=warmup)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from gpunn.arguments import expect_integer
 from gpunn.comparison.case import SUFFIX, load_case, save_layer
 from gpunn.comparison.convert import Scale, photo_inputs, scales
 from gpunn.comparison.files import OtherFileSide
@@ -96,8 +97,7 @@ def compare(
     """
     if tolerance is not None and not tolerance >= 0:
         raise ModelError(f"tolerance must be a number from 0, got {tolerance}")
-    if layer_samples < 1:
-        raise ModelError(f"layer_samples must be 1 or more, got {layer_samples}")
+    layer_samples = expect_integer("layer_samples", layer_samples, 1)
     if case is not None and Path(case[1]).suffix.lower() != SUFFIX:
         raise ModelError(f"the file of a layer must end in {SUFFIX}, got {os.fspath(case[1])}")
     file = None if isinstance(model, Model) else model

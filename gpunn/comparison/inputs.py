@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from gpunn import vision
+from gpunn.arguments import expect_integer
 from gpunn.comparison.arrays import SUFFIXES, read_arrays
 from gpunn.comparison.classes import true_class
 from gpunn.errors import FormatError, ModelError
@@ -59,7 +60,7 @@ def random_source(model: Graph, count: int = 1, seed: int = 0) -> Source:
     table, else 0 to 9. bool: both. All are evenly distributed. Raises ModelError for inputs of strings, and
     where no integer is allowed, or for a seed below 0.
     """
-    _check_seed(seed)
+    seed = expect_integer("seed", seed, 0)
     ranges = {o: drawn_range(model, o) for o in model.inputs}
     parts = [f"{o.name} {o.type} in {low:g} to {high:g}" for o, (low, high) in ranges.items()]
     samples = (_draw(ranges, seed + number, number) for number in range(count))
@@ -71,7 +72,7 @@ def random_photos(model: Graph, wanted: vision.PhotoInput, count: int, seed: int
 
     Raises ModelError for a seed below 0.
     """
-    _check_seed(seed)
+    seed = expect_integer("seed", seed, 0)
 
     def samples() -> Iterator[Sample]:
         for number in range(count):
@@ -79,11 +80,6 @@ def random_photos(model: Graph, wanted: vision.PhotoInput, count: int, seed: int
             yield Sample(completed(model, [wanted.stored(pixels)]), (f"random {number}",))
 
     return Source(f"random pixels, seed {seed}, as {wanted.type}", samples(), count)
-
-
-def _check_seed(seed: int) -> None:
-    if seed < 0:
-        raise ModelError(f"seed must be 0 or more, got {seed}")
 
 
 def _draw(ranges: Mapping[Operand, tuple[float, float]], seed: int, number: int) -> Sample:

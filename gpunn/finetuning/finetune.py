@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
+from PIL import Image
 
+from gpunn.arguments import expect_integer, expect_number
 from gpunn.errors import ModelError, RunCancelledError
 from gpunn.files import Skipped
 from gpunn.finetuning.layers import for_classes
@@ -14,7 +18,7 @@ from gpunn.finetuning.photos import Examples, Told, read_photos
 from gpunn.finetuning.progress import Epoch, FinetuneProgress, OnProgress
 from gpunn.finetuning.run import LAYERS, Layers, Run
 from gpunn.graph.pixels import GivenNumbers
-from gpunn.model import Model
+from gpunn.model import Model, expect_model
 from gpunn.training.optimizers import SGD, Adam, Optimizer
 from gpunn.training.step import with_values_of
 from gpunn.vision import photo_input
@@ -93,7 +97,7 @@ def finetune(
     last one. Raises ModelError for arguments and examples that do not fit, UnsupportedError for models that
     cannot be trained or written, DivergenceError if the loss is not finite.
     """
-    _check(examples, epochs, batch, validation, layers, optimizer)
+    _check(model, examples, epochs, batch, validation, seed, layers, optimizer)
     rate = RATES[optimizer][layers] if learning_rate is None else learning_rate
     chosen: Optimizer = Adam(rate) if optimizer == "adam" else SGD(rate, MOMENTUM)
     random, told = np.random.default_rng(seed), on_progress or (lambda progress: None)
@@ -142,19 +146,38 @@ def _labels(model: Model, examples: Examples, keep_classes: bool) -> tuple[str, 
 
 
 def _check(
-    examples: Examples, epochs: int, batch: int, validation: float, layers: str, optimizer: str
+    model: Model,
+    examples: Examples,
+    epochs: int,
+    batch: int,
+    validation: float,
+    seed: int,
+    layers: str,
+    optimizer: str,
 ) -> None:
-    for what, value in (("epochs", epochs), ("batch", batch)):
-        if value < 1:
-            raise ModelError(f"{what} must be 1 or more, got {value}")
-    if not 0 <= validation < 1:
-        raise ModelError(f"validation must be from 0 to 1, without 1, got {validation}")
+    expect_model(model)
+    for what, value, least in (("epochs", epochs, 1), ("batch", batch, 1), ("seed", seed, 0)):
+        expect_integer(what, value, least)
+    expect_number("validation", validation, 1)
     if layers not in LAYERS:
         raise ModelError(f"layers are {' or '.join(LAYERS)}, got {layers!r}")
     if optimizer not in OPTIMIZERS:
         raise ModelError(f"the optimizer is {' or '.join(OPTIMIZERS)}, got {optimizer!r}")
+    if not isinstance(examples, Mapping) or not all(
+        isinstance(name, str) and _lists_photos(photos) for name, photos in examples.items()
+    ):
+        raise ModelError("examples must be a mapping from names of classes to lists of photos")
     if len(examples) < 2:
         raise ModelError(f"a classifier tells two classes or more apart, got photos of {len(examples)}")
+
+
+def _lists_photos(value: Any) -> bool:
+    """Tell whether a value is a list or the like of files and pictures."""
+    return (
+        isinstance(value, Collection)
+        and not isinstance(value, (str, bytes))
+        and all(isinstance(photo, (str, os.PathLike, Image.Image)) for photo in value)
+    )
 
 
 def _stage(stage: Literal["photos", "features"], told: OnProgress) -> Told:

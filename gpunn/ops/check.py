@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from gpunn.arguments import integer
 from gpunn.ops.call import Call
 from gpunn.ops.op import EIGHT_BITS
 from gpunn.types import DType, TensorType
@@ -82,12 +82,10 @@ def expect_bool(call: Call, attr: str) -> bool:
 
 def expect_int(call: Call, what: str, value: Any) -> int:
     """Return `value` as an int; raise ModelError for anything else, including a bool or a float."""
-    try:
-        if not isinstance(value, bool):
-            return operator.index(value)
-    except TypeError:  # a list, or an array of several numbers
-        pass
-    call.fail(f"{what} must be an integer, got {value!r}")
+    found = integer(value)
+    if found is None:
+        call.fail(f"{what} must be an integer, got {value!r}")
+    return found
 
 
 def expect_float(call: Call, attr: str) -> float:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gpunn.arguments import expect_integer
 from gpunn.errors import ModelError, UnsupportedError
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
@@ -61,7 +62,7 @@ def update(
     if isinstance(batches, Mapping):
         rows = _rows(model, stated, batches)
         size = min(size, len(rows[stated.target]))
-        seeded = int(stated.parameters["seed"].chosen(seed))
+        seeded = expect_integer("seed", stated.parameters["seed"].chosen(seed))
         mixing = np.random.default_rng(abs(seeded)) if _mixed(stated, shuffle) else None
         source = _Slices(rows, size, mixing)
     else:
@@ -103,10 +104,7 @@ def _contents(model: Model) -> bytes:
 
 
 def _whole(stated: Update, name: str, value: int | None) -> int:
-    found = int(stated.parameters[name].chosen(value))
-    if found < 1:
-        raise ModelError(f"{name} must be 1 or more, got {found}")
-    return found
+    return expect_integer(name, stated.parameters[name].chosen(value), 1)
 
 
 def _mixed(stated: Update, shuffle: bool | None) -> bool:

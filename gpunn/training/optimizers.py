@@ -11,9 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
-from gpunn.errors import ModelError
+from gpunn.arguments import expect_number
 from gpunn.ops.gradient import Symbol
 
 Changed = tuple[Symbol, tuple[Symbol, ...]]  # the next value of a weight, and those of its moments
@@ -33,7 +31,7 @@ class SGD:
 
     def __post_init__(self) -> None:
         check_rate(self.learning_rate)
-        _check_number("momentum", self.momentum, 1)
+        expect_number("momentum", self.momentum, 1)
 
     @property
     def moments(self) -> int:
@@ -76,9 +74,9 @@ class Adam:
 
     def __post_init__(self) -> None:
         check_rate(self.learning_rate)
-        _check_number("beta1", self.beta1, 1)
-        _check_number("beta2", self.beta2, 1)
-        _check_number("eps", self.eps, math.inf)
+        expect_number("beta1", self.beta1, 1)
+        expect_number("beta2", self.beta2, 1)
+        expect_number("eps", self.eps)
 
     def values(self, step: int, learning_rate: float) -> tuple[float, ...]:
         """Return the numbers of a step, counted from 1, that changed() reads."""
@@ -100,11 +98,4 @@ Optimizer = SGD | Adam
 
 def check_rate(rate: float) -> None:
     """Raise ModelError unless a number can be a learning rate."""
-    _check_number("a learning rate", rate, math.inf)
-
-
-def _check_number(name: str, value: float, end: float) -> None:
-    """Raise ModelError unless a value is a number from 0 to an end, without the end."""
-    if not isinstance(value, (int, float, np.number)) or not 0 <= value < end:
-        less = "" if math.isinf(end) else f", and less than {end:g}"
-        raise ModelError(f"{name} must be 0 or more{less}, got {value!r}")
+    expect_number("a learning rate", rate)

@@ -134,7 +134,8 @@ def _chosen(model: Graph, operands: Sequence[Operand], name: str | Operand) -> O
     found = [o for o in operands if (o is name if isinstance(name, Operand) else o.name == name)]
     if len(found) != 1:
         count = "no operand" if not found else f"{len(found)} operands"
-        raise ModelError(f"model {model.name!r} has {count} {name if isinstance(name, str) else name.name!r}")
+        given = name.name if isinstance(name, Operand) else name
+        raise ModelError(f"model {model.name!r} has {count} {given!r}")
     return found[0]
 
 

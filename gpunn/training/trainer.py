@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from gpunn.arguments import expect_integer, expect_list
 from gpunn.closing import Closing
 from gpunn.compilation.base import Compilation
 from gpunn.errors import DivergenceError, ModelError
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
 from gpunn.graph.reshape import as_input, as_numbers
-from gpunn.model import Model
+from gpunn.model import Model, expect_model
 from gpunn.training.optimizers import SGD, Adam, Optimizer, check_rate
 from gpunn.training.step import (
     LOSSES,
@@ -81,18 +82,18 @@ class Trainer(Closing):
         any result; None: the only output. trainable: float32 constants of the model, or their names; also
         what one operation widens from float16. backend, device: as for Model.compile().
 
-        Raises ModelError for other names. Steps raise UnsupportedError if operations between a weight and the
-        loss have no gradient (docs/training.md).
+        Raises ModelError for other names and kinds of arguments. Steps raise UnsupportedError if operations
+        between a weight and the loss have no gradient (docs/training.md).
         """
-        if loss not in LOSSES:
+        expect_model(model)
+        if not isinstance(loss, str) or loss not in LOSSES:
             raise ModelError(f"a loss is one of {', '.join(LOSSES)}, got {loss!r}")
         if not isinstance(optimizer, (SGD, Adam)):
             raise ModelError(f"an optimizer is a gpunn.SGD or gpunn.Adam, got {optimizer!r}")
-        if isinstance(trainable, str):
-            raise ModelError(f"trainable is a list of weights, got {trainable!r}")
+        expect_list("trainable", trainable, "weights")
         self._model = model
         self._optimizer = optimizer
-        self._loss = Loss(loss, _place(model, output), axis)
+        self._loss = Loss(loss, _place(model, output), expect_integer("axis", axis))
         self._weights = weights_of(model, trainable)
         self._backend, self._device = backend, device
         self._prepared: dict[tuple[Shape, ...], _Prepared] = {}
@@ -140,11 +141,11 @@ class Trainer(Closing):
         learning_rate: for all epochs, or a function of the epoch's number, from 0; None: the optimiser's.
         on_progress: called after each mini-batch; if it returns False, the training stops there.
 
-        Raises what step() raises, and ModelError if an epoch has no mini-batch, as the second one of a
-        generator has none.
+        Raises what step() raises, and ModelError for other arguments, and if an epoch has no mini-batch, as
+        the second one of a generator has none.
         """
-        if epochs < 1:
-            raise ModelError(f"the number of epochs must be 1 or more, got {epochs}")
+        epochs = expect_integer("epochs", epochs, 1)
+        expect_list("batches", batches, "pairs of inputs and target")
         told: list[Progress] = []
         for epoch in range(epochs):
             rate = learning_rate(epoch) if callable(learning_rate) else learning_rate

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gpunn.errors import ModelError
+from gpunn.arguments import expect_integer
 from gpunn.graph.complete import like, repeat, same_input
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
@@ -92,8 +92,7 @@ def gives_best(model: Model, given: ScoreOutput, top: int) -> Model:
     those that are not 0, which tell whether they are probabilities (ScoreOutput.is_distribution()).
     Raises ModelError unless top is 1 or more.
     """
-    if top < 1:
-        raise ModelError(f"the number of classes to name must be 1 or more, got {top}")
+    top = expect_integer("the number of classes to name", top, 1)
     made, new = like(model), dict[Operand, Operand]()
     for operand in model.inputs:
         new[operand] = same_input(made, operand, operand.type)

@@ -203,10 +203,11 @@ def test_impossible_tolerances_are_refused(tolerance: float) -> None:
 
 
 def test_impossible_counts_are_refused() -> None:
-    with pytest.raises(gpunn.ModelError, match="layer_samples must be 1 or more, got 0"):
+    with pytest.raises(gpunn.ModelError, match="layer_samples must be an integer of 1 or more, got 0"):
         gpunn.compare(overflowing(), 1, ["cpu"], per_layer=True, layer_samples=0)
-    with pytest.raises(gpunn.ModelError, match="seed must be 0 or more, got -1"):
-        gpunn.compare(overflowing(), 1, ["cpu"], seed=-1)
+    for seed in (-1, 1.5, "x"):
+        with pytest.raises(gpunn.ModelError, match=f"seed must be an integer of 0 or more, got {seed!r}"):
+            gpunn.compare(overflowing(), 1, ["cpu"], seed=seed)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("inputs", [0, []])

@@ -165,9 +165,21 @@ def test_files_that_are_no_photos_are_skipped(tmp_path: Path) -> None:
         ),
         ({"examples": {**photos(3, "red"), "a\nb": photos(3)["red"]}}, "is no name for a class"),
         ({"examples": {**photos(3, "red"), " ": photos(3)["red"]}}, "is no name for a class"),
-        ({"epochs": 0}, "epochs must be 1 or more, got 0"),
-        ({"batch": 0}, "batch must be 1 or more, got 0"),
-        ({"validation": 1.0}, "validation must be from 0 to 1, without 1, got 1"),
+        ({"examples": {"red": "folder", "blue": "other"}}, "names of classes to lists of photos"),
+        ({"examples": {"red": [5], "blue": [6]}}, "names of classes to lists of photos"),
+        ({"examples": {1: [], 2: []}}, "names of classes to lists of photos"),
+        ({"examples": "folder"}, "names of classes to lists of photos"),
+        ({"epochs": 0}, "epochs must be an integer of 1 or more, got 0"),
+        ({"epochs": 1.5}, "epochs must be an integer of 1 or more, got 1.5"),
+        ({"epochs": "3"}, "epochs must be an integer of 1 or more, got '3'"),
+        ({"epochs": True}, "epochs must be an integer of 1 or more, got True"),
+        ({"epochs": float("nan")}, "epochs must be an integer of 1 or more, got nan"),
+        ({"batch": 0}, "batch must be an integer of 1 or more, got 0"),
+        ({"batch": 2.5}, "batch must be an integer of 1 or more, got 2.5"),
+        ({"seed": -1}, "seed must be an integer of 0 or more, got -1"),
+        ({"seed": "x"}, "seed must be an integer of 0 or more, got 'x'"),
+        ({"validation": 1.0}, "validation must be 0 or more, and less than 1, got 1.0"),
+        ({"validation": "x"}, "validation must be 0 or more, and less than 1, got 'x'"),
         ({"layers": "first"}, "layers are last or all, got 'first'"),
         ({"optimizer": "best"}, "the optimizer is adam or sgd, got 'best'"),
         ({"learning_rate": -1.0}, "a learning rate must be 0 or more"),
@@ -177,6 +189,11 @@ def test_files_that_are_no_photos_are_skipped(tmp_path: Path) -> None:
 def test_what_does_not_fit(options: dict[str, Any], match: str) -> None:
     with pytest.raises((gpunn.ModelError, gpunn.DivergenceError), match=match):
         tuned(twins.tflite(), **options)
+
+
+def test_a_path_is_no_model() -> None:
+    with pytest.raises(gpunn.ModelError, match=r"expected a gpunn.Model, .* got str"):
+        gpunn.finetune("model.tflite", photos())  # type: ignore[arg-type]
 
 
 def test_without_validation() -> None:

@@ -167,7 +167,11 @@ def test_orders_follow_from_the_seed() -> None:
     [
         ({"learning_rate": 2.0}, "learningRate must be from 0 to 1, got 2"),
         ({"mini_batch_size": 3}, r"miniBatchSize must be one of \[1, 2\], got 3"),
-        ({"epochs": 0}, "epochs must be 1 or more, got 0"),
+        ({"learning_rate": "quick"}, "learningRate must be a number, got 'quick'"),
+        ({"epochs": 0}, "epochs must be an integer of 1 or more, got 0"),
+        ({"epochs": 1.5}, "epochs must be an integer of 1 or more, got 1.5"),
+        ({"epochs": "3"}, "epochs must be a number, got '3'"),
+        ({"seed": 1.5}, "seed must be an integer, got 1.5"),
         ({"batches": {"x": X}}, r"examples are of \['wanted', 'x'\], got \['x'\]"),
         ({"batches": {"x": X, "wanted": TARGET[:1]}}, "one row for each example"),
         ({"batches": {"x": X[:0], "wanted": TARGET[:0]}}, "one row for each example"),

@@ -256,8 +256,13 @@ def test_nonsense_in_a_training() -> None:
             trainer.fit([])
         with pytest.raises(gpunn.ModelError, match=r"epoch 1 has no mini-batch \(batches must be such"):
             trainer.fit(iter(batches()), epochs=2)
-        with pytest.raises(gpunn.ModelError, match="epochs must be 1 or more"):
+        with pytest.raises(gpunn.ModelError, match="epochs must be an integer of 1 or more"):
             trainer.fit(batches(), epochs=0)
+        for epochs in (1.5, "3", True, math.nan, None):
+            with pytest.raises(gpunn.ModelError, match="epochs must be an integer of 1 or more, got"):
+                trainer.fit(batches(), epochs=epochs)  # type: ignore[arg-type]
+        with pytest.raises(gpunn.ModelError, match="batches must be a list of pairs of inputs and target"):
+            trainer.fit(None)  # type: ignore[arg-type]
         with pytest.raises(gpunn.ModelError, match="a pair of inputs and target"):
             trainer.fit([X[0]])
         with pytest.raises(gpunn.ModelError, match="classes must be from 0 to 2, got 0 to 3"):
@@ -269,8 +274,12 @@ def test_nonsense_in_a_training() -> None:
     [
         ({"loss": "hinge"}, "cross_entropy, cross_entropy_with_logits, got 'hinge'"),
         ({"trainable": []}, "there is nothing to train"),
-        ({"trainable": "w"}, "trainable is a list of weights, got 'w'"),
+        ({"trainable": "w"}, "trainable must be a list of weights, got 'w'"),
         ({"optimizer": "adam"}, "an optimizer is a gpunn.SGD or gpunn.Adam, got 'adam'"),
+        ({"trainable": [5]}, "no operand 5"),
+        ({"loss": ["mean_squared_error"]}, "a loss is one of"),
+        ({"axis": 1.5}, "axis must be an integer, got 1.5"),
+        ({"model": "line.tflite"}, "expected a gpunn.Model, as gpunn.load.. returns it, got str"),
         ({"trainable": ["nothing"]}, "no operand 'nothing'"),
         ({"trainable": ["x"]}, "only float32 constants can be trained"),
         ({"trainable": ["w", "w"]}, "named twice"),
@@ -278,9 +287,9 @@ def test_nonsense_in_a_training() -> None:
     ],
 )
 def test_trainers_that_cannot_be(change: dict[str, Any], match: str) -> None:
-    stated = {"loss": "mean_squared_error", "optimizer": SGD, "trainable": ["w"]}
+    stated = {"model": line(), "loss": "mean_squared_error", "optimizer": SGD, "trainable": ["w"]}
     with pytest.raises(gpunn.ModelError, match=match):
-        gpunn.Trainer(line(), **{**stated, **change})  # type: ignore[arg-type]
+        gpunn.Trainer(**{**stated, **change})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -288,6 +297,8 @@ def test_trainers_that_cannot_be(change: dict[str, Any], match: str) -> None:
     [
         lambda: gpunn.SGD(-1),
         lambda: gpunn.SGD(math.inf),
+        lambda: gpunn.SGD(10**400),
+        lambda: gpunn.SGD(True),
         lambda: gpunn.SGD(1, momentum=1),
         lambda: gpunn.Adam(1, beta1=1),
         lambda: gpunn.Adam(1, beta2=-0.1),

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 
+from gpunn.arguments import is_number
 from gpunn.errors import FormatError, ModelError, UnsupportedError
 from gpunn.importers.common.names import shown
 from gpunn.importers.coreml.file import Model, Network, decoded, model_of, pipeline_in, place_of
@@ -40,6 +41,8 @@ class Parameter:
     def chosen(self, value: float | None) -> float:
         """Return a value, or the default for None. Raises ModelError for one that the file does not allow."""
         found = self.default if value is None else value
+        if not is_number(found):
+            raise ModelError(f"{self.name} must be a number, got {found!r}")
         if self.values and found not in self.values:
             raise ModelError(f"{self.name} must be one of {[*self.values]}, got {found!r}")
         if self.low is not None and self.high is not None and not self.low <= found <= self.high:
