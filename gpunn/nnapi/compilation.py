@@ -18,7 +18,7 @@ from gpunn.importers.nnapi.codes import PreferenceCode
 from gpunn.nnapi.description import Binding
 from gpunn.nnapi.model import Model
 from gpunn.nnapi.translation import Translation, translate
-from gpunn.nnapi.values import bad, expect_given, translated
+from gpunn.nnapi.values import bad, expect_code, expect_kind, translated
 from gpunn.types import Array, Shape
 
 MAX_TRANSLATIONS = 64  # that are kept, for values that lead to few graphs
@@ -46,10 +46,10 @@ class Compilation(Closing):
     """
 
     def __init__(self, model: Model, *, backend: str = "auto", device: str | None = None) -> None:
-        expect_given("the model", model)
+        expect_kind("the model", model, Model)
         if not model.finished:
             raise NnapiError(ResultCode.BAD_STATE, f"model {model.name!r} has not been finished")
-        if backend not in compiler.BACKENDS:
+        if not isinstance(backend, str) or backend not in compiler.BACKENDS:
             bad(f"backend must be one of {', '.join(compiler.BACKENDS)}, got {backend!r}")
         self.model = model
         self.backend = backend
@@ -64,10 +64,7 @@ class Compilation(Closing):
     def set_preference(self, preference: PreferenceCode) -> None:
         """Set what to optimise for. Raises BAD_STATE after finish(), BAD_DATA for an unknown preference."""
         self._expect_open("set_preference")
-        expect_given("the preference", preference)
-        if preference not in iter(PreferenceCode):
-            bad(f"there is no preference {preference!r}")
-        self.preference = PreferenceCode(preference)
+        self.preference = expect_code("the preference", preference, PreferenceCode)
 
     def finish(self) -> None:
         """Return compile. May be called once.

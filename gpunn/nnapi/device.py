@@ -12,7 +12,7 @@ from gpunn.compilation.measured import capabilities
 from gpunn.errors import DeviceError
 from gpunn.importers.nnapi.codes import DeviceStatus, OperationCode
 from gpunn.nnapi.model import Model
-from gpunn.nnapi.values import bad, expect_given, translated
+from gpunn.nnapi.values import bad, expect_kind, translated
 from gpunn.performance import Capabilities, PerformanceInfo
 from gpunn.planning.partition import HOST, partition
 
@@ -63,7 +63,7 @@ def get_supported_operations(
     operation cannot be expressed. Raises UNEXPECTED_NULL without a model, BAD_DATA for an unknown backend or
     a model that is not finished or invalid, OP_FAILED if there is no such device.
     """
-    expect_given("the model", model)
+    expect_kind("the model", model, Model)
     if not model.finished:
         bad(f"model {model.name!r} has not been finished")
     translation = model.translation
@@ -86,6 +86,6 @@ def get_supported_operations(
 
 
 def _checked(backend: str) -> str:
-    if backend not in DEVICE_BACKENDS:
+    if not isinstance(backend, str) or backend not in DEVICE_BACKENDS:
         bad(f"backend must be one of {', '.join(DEVICE_BACKENDS)}, got {backend!r}")
     return backend

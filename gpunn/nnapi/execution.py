@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,16 @@ from gpunn.nnapi.description import Binding
 from gpunn.nnapi.memory import Memory
 from gpunn.nnapi.operand_types import bound_type
 from gpunn.nnapi.translation import Translation
-from gpunn.nnapi.values import as_array, as_room, bad, expect_given, from_bytes, translated
+from gpunn.nnapi.values import (
+    as_array,
+    as_room,
+    bad,
+    expect_given,
+    expect_index,
+    expect_kind,
+    from_bytes,
+    translated,
+)
 from gpunn.types import Array, Shape
 
 ROOM_SINCE = 29  # the first feature level at which an execution finds the dimensions of outputs
@@ -72,7 +80,7 @@ class Execution:
     """
 
     def __init__(self, compilation: Compilation) -> None:
-        expect_given("the compilation", compilation)
+        expect_kind("the compilation", compilation, Compilation)
         if not compilation.finished:
             raise NnapiError(ResultCode.BAD_STATE, "the compilation has not been finished")
         if not compilation.valid:
@@ -101,7 +109,7 @@ class Execution:
     ) -> None:
         """Set an input to `length` bytes of a memory; as set_input()."""
         position = self._position(index, self._compilation.model.inputs, "set_input_from_memory")
-        expect_given("memory, offset and length", memory, offset, length)
+        expect_kind("the memory", memory, Memory)
         bound = self._bound(self._compilation.model.inputs[position], type, f"input {position}")
         array = from_bytes(memory.view(offset, length), bound, f"input {position}")
         self._inputs[position] = _Argument(bound, array)
@@ -122,7 +130,7 @@ class Execution:
     ) -> None:
         """Set an output to `length` bytes of a writable memory; as set_output()."""
         position = self._position(index, self._compilation.model.outputs, "set_output_from_memory")
-        expect_given("memory, offset and length", memory, offset, length)
+        expect_kind("the memory", memory, Memory)
         self._set_output(position, memory.view(offset, length, write=True).data, type)
 
     def get_output_operand_dimensions(self, index: int) -> Shape:
@@ -189,11 +197,7 @@ class Execution:
         return self._index(index, operands, call)
 
     def _index(self, index: int, operands: Sequence[int], call: str) -> int:
-        expect_given("the index", index)
-        try:
-            found = operator.index(index)
-        except TypeError:
-            bad(f"{call}: an argument is named by its index, got {index!r}")
+        found = expect_index(f"{call}: the index", index)
         if not 0 <= found < len(operands):
             bad(f"{call}: the model has {len(operands)} of these, there is no index {found}")
         return found

@@ -18,6 +18,7 @@ from gpunn.importers.nnapi.listing import LISTERS, NO_SUCH, Listing, expect
 from gpunn.importers.nnapi.signature import FLOAT, Param, Signature
 from gpunn.importers.nnapi.table import OPERATIONS
 from gpunn.nnapi.model import Model
+from gpunn.nnapi.values import expect_kind
 from gpunn.passes.expand import expand
 from gpunn.types import DType, Quantization, TensorType
 
@@ -39,6 +40,7 @@ def from_model(model: gpunn.model.Model, *, feature_level: int = FeatureLevelCod
     feature_level: that of the NNAPI model. Raises UnsupportedError with every operation and tensor that this
     level cannot express, as far as gpunn.nnapi has it; BAD_DATA for an unknown level.
     """
+    expect_kind("the model", model, gpunn.graph.graph.Graph)
     return _Lister(expand(expect_whole(model, "NNAPI cannot say")), feature_level).list()
 
 

@@ -8,6 +8,7 @@ import os
 import numpy as np
 
 from gpunn.errors import NnapiError, ResultCode
+from gpunn.nnapi.values import bad, expect_given, expect_index
 from gpunn.types import Array
 
 PROT_NONE, PROT_READ, PROT_WRITE = 0, 1, 2  # as POSIX has them; Python's mmap names them on Unix only
@@ -34,25 +35,18 @@ class Memory:
         not aligned to a page, an unknown protection or a wrong descriptor; UNMAPPABLE when it cannot be
         mapped.
         """
-        if None in (size, protect, fd, offset):
-            raise NnapiError(ResultCode.UNEXPECTED_NULL, "size, protect, fd and offset must be given")
+        size, protect = expect_index("size", size), expect_index("protect", protect)
+        fd, offset = expect_index("fd", fd), expect_index("offset", offset)
         if protect & ~(PROT_READ | PROT_WRITE):
-            raise NnapiError(
-                ResultCode.BAD_DATA, f"protect must be PROT_NONE to PROT_READ | PROT_WRITE, got {protect}"
-            )
+            bad(f"protect must be PROT_NONE to PROT_READ | PROT_WRITE, got {protect}")
         if offset < 0 or offset % mmap.ALLOCATIONGRANULARITY:
-            raise NnapiError(
-                ResultCode.BAD_DATA,
-                f"offset must be a multiple of {mmap.ALLOCATIONGRANULARITY}, got {offset}",
-            )
+            bad(f"offset must be a multiple of {mmap.ALLOCATIONGRANULARITY}, got {offset}")
         try:
             available = os.fstat(fd).st_size - offset
         except (OSError, OverflowError) as error:
             raise NnapiError(ResultCode.BAD_DATA, f"file descriptor {fd}: {error}") from error
         if not 0 < size <= available:
-            raise NnapiError(
-                ResultCode.BAD_DATA, f"size must be 1 to {available}, as the file has it, got {size}"
-            )
+            bad(f"size must be 1 to {available}, as the file has it, got {size}")
         writable = bool(protect & PROT_WRITE)
         access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
         try:
@@ -66,10 +60,11 @@ class Memory:
     @classmethod
     def from_array(cls, array: Array) -> Memory:
         """Refer to the bytes of a C-contiguous array, in place; writable if the array is."""
-        if array is None:
-            raise NnapiError(ResultCode.UNEXPECTED_NULL, "there is no array")
+        expect_given("the array", array)
         if not isinstance(array, np.ndarray) or not array.flags.c_contiguous or not array.size:
-            raise NnapiError(ResultCode.BAD_DATA, "a memory needs a C-contiguous array that is not empty")
+            bad("a memory needs a C-contiguous array that is not empty")
+        if array.dtype.hasobject:
+            bad(f"a memory needs an array of numbers, got {array.dtype}")
         return cls(array.reshape(-1).view(np.uint8), True, array.flags.writeable)
 
     @property
@@ -82,9 +77,9 @@ class Memory:
 
         Raises BAD_DATA if they are not inside, or if the protection forbids reading (writing).
         """
+        offset, length = expect_index("offset", offset), expect_index("length", length)
         if not 0 <= offset <= offset + length <= self.size:
-            span = f"{length} bytes at {offset}"
-            raise NnapiError(ResultCode.BAD_DATA, f"{span} are not inside a memory of {self.size} bytes")
+            bad(f"{length} bytes at {offset} are not inside a memory of {self.size} bytes")
         if not (self.writable if write else self.readable):
-            raise NnapiError(ResultCode.BAD_DATA, f"the memory must not be {'written' if write else 'read'}")
+            bad(f"the memory must not be {'written' if write else 'read'}")
         return self._bytes[offset : offset + length]

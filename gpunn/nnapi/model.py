@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
+from gpunn.arguments import integer
 from gpunn.errors import NnapiError, ResultCode
 from gpunn.importers.nnapi.codes import (
     MAX_SIZE_OF_IMMEDIATELY_COPIED_VALUES,
@@ -23,7 +23,15 @@ from gpunn.nnapi.description import Description, GraphOperand, GraphOperation
 from gpunn.nnapi.memory import Memory
 from gpunn.nnapi.operand_types import checked, with_channels
 from gpunn.nnapi.translation import Translation, translate
-from gpunn.nnapi.values import as_array, bad, expect_given, from_bytes
+from gpunn.nnapi.values import (
+    as_array,
+    bad,
+    expect_code,
+    expect_given,
+    expect_index,
+    expect_kind,
+    from_bytes,
+)
 
 
 class Model:
@@ -37,7 +45,7 @@ class Model:
     """
 
     def __init__(self, name: str = "model", *, feature_level: int = FeatureLevelCode.FEATURE_LEVEL_1) -> None:
-        if feature_level not in tuple(FeatureLevelCode):
+        if integer(feature_level) not in tuple(FeatureLevelCode):
             known = ", ".join(str(int(level)) for level in FeatureLevelCode)
             bad(f"feature_level must be one of {known}, got {feature_level!r}")
         self.name = name
@@ -56,7 +64,7 @@ class Model:
     def add_operand(self, type: OperandType) -> int:
         """Add an operand and return its index: 0, 1, ... Raises BAD_DATA for an impossible type."""
         self._expect_open("add_operand")
-        expect_given("the type", type)
+        expect_kind("the type", type, OperandType)
         self._operands.append(GraphOperand(checked(type, self.feature_level)))
         return len(self._operands) - 1
 
@@ -85,7 +93,7 @@ class Model:
         Raises BAD_DATA unless `length` is that of the operand's type and lies inside a readable memory.
         """
         operand = self._operand(index, "set_operand_value_from_memory")
-        expect_given("memory, offset and length", memory, offset, length)
+        expect_kind("the memory", memory, Memory)
         self._expect_specified(index, operand)
         data = memory.view(offset, length)
         operand.value = from_bytes(data, operand.type, f"the value of operand {index}")
@@ -100,7 +108,7 @@ class Model:
         along a dimension of it.
         """
         operand = self._operand(index, "set_operand_symm_per_channel_quant_params")
-        expect_given("the scales per channel", channels)
+        expect_kind("the scales per channel", channels, SymmPerChannelQuantParams)
         operand.type = with_channels(operand.type, channels)
 
     def add_operation(self, type: OperationCode, inputs: Sequence[int], outputs: Sequence[int]) -> None:
@@ -111,9 +119,8 @@ class Model:
         """
         self._expect_open("add_operation")
         expect_given("type, inputs and outputs", type, inputs, outputs)
-        if type not in iter(OperationCode):
-            bad(f"there is no operation {type!r}")
-        operation = GraphOperation(OperationCode(type), self._indices(inputs), self._indices(outputs))
+        code = expect_code("the operation", type, OperationCode)
+        operation = GraphOperation(code, self._indices(inputs), self._indices(outputs))
         twice = self._computed.intersection(operation.outputs) or _repeated(operation.outputs)
         if twice:
             bad(f"operand {min(twice)} is the output of two operations")
@@ -137,6 +144,8 @@ class Model:
         """Allow float32 to be computed with the range and precision of float16 (NNAPI 1.1)."""
         self._expect_open("relax_computation_float32_to_float16")
         expect_given("allow", allow)
+        if not isinstance(allow, (bool, np.bool, int)):
+            bad(f"allow must be True or False, got {allow!r}")
         self.relaxed = bool(allow)
 
     def finish(self) -> None:
@@ -205,20 +214,18 @@ class Model:
             raise NnapiError(ResultCode.BAD_STATE, f"{call}: model {self.name!r} has been finished")
 
     def _indices(self, indices: Iterable[Any]) -> tuple[int, ...]:
+        if not isinstance(indices, Iterable):
+            bad(f"operands are named by a list of indices, got {indices!r}")
         return tuple(self._index(index) for index in indices)
 
     def _index(self, index: Any) -> int:
-        try:
-            found = operator.index(index)
-        except TypeError:
-            bad(f"an operand is named by its index, got {index!r}")
+        found = expect_index("the index of an operand", index)
         if not 0 <= found < len(self._operands):
             bad(f"there is no operand {found}, only {len(self._operands)}")
         return found
 
     def _operand(self, index: int, call: str) -> GraphOperand:
         self._expect_open(call)
-        expect_given("the index", index)
         return self._operands[self._index(index)]
 
     @staticmethod

@@ -7,7 +7,7 @@ import operator
 from dataclasses import replace
 
 from gpunn.importers.nnapi.codes import OperandCode, OperandType, SymmPerChannelQuantParams
-from gpunn.nnapi.values import bad
+from gpunn.nnapi.values import bad, expect_code, expect_kind
 from gpunn.types import MAX_ELEMENTS, Shape
 
 UNRANKED_SINCE = 29  # the first feature level that has tensors whose rank is not specified
@@ -18,12 +18,11 @@ def checked(type: OperandType, level: int) -> OperandType:
 
     Raises BAD_DATA if they contradict each other, or if a later feature level added the type.
     """
-    if type.type not in iter(OperandCode):
-        bad(f"there is no operand type {type.type!r}")
+    code = expect_code("the type of an operand", type.type, OperandCode)
     try:
-        code, dimensions = OperandCode(type.type), tuple(operator.index(d) for d in type.dimensions)
+        dimensions = tuple(operator.index(d) for d in type.dimensions)
         scale, zero_point = float(type.scale), operator.index(type.zero_point)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         bad(f"{type!r} is no operand type: {error}")
     form = code.form
     if form.since > level:
@@ -51,7 +50,7 @@ def with_channels(type: OperandType, channels: SymmPerChannelQuantParams) -> Ope
     try:
         dimension = operator.index(channels.channel_dim)
         scales = tuple(float(scale) for scale in channels.scales)
-    except (AttributeError, TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         bad(f"{channels!r} are no scales per channel: {error}")
     if not 0 <= dimension < len(type.dimensions):
         bad(f"channel_dim must be a dimension of {type}, got {dimension}")
@@ -77,11 +76,14 @@ def bound_type(declared: OperandType, type: OperandType | None, level: int, what
     """
     found, sizes = declared, 1
     if type is not None:
-        found, sizes = (
-            replace(declared, dimensions=tuple(type.dimensions)),
-            0 if level >= UNRANKED_SINCE else 1,
-        )
-        if not _same(declared, type) or not _opens(declared, found.dimensions):
+        expect_kind(f"the type of {what}", type, OperandType)
+        try:
+            found = replace(declared, dimensions=tuple(operator.index(d) for d in type.dimensions))
+            fits = _same(declared, type) and _opens(declared, found.dimensions)
+        except (TypeError, ValueError):  # an array for a scale is equal to nothing
+            fits = False
+        sizes = 0 if level >= UNRANKED_SINCE else 1
+        if not fits:
             bad(f"{what} must be {declared} with dimensions in place of 0, got {type!r}")
     if not found.ranked or min(found.dimensions, default=1) < sizes:
         bad(f"{what} must have all dimensions specified, got {found}")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
+from gpunn.arguments import integer
 from gpunn.errors import DeviceError, ModelError, NnapiError, OutOfMemoryError, ResultCode, UnsupportedError
 from gpunn.importers.nnapi.codes import OperandType
 from gpunn.types import Array
+
+_Code = TypeVar("_Code", bound=enum.IntEnum)
 
 
 def bad(what: str) -> NoReturn:
@@ -22,6 +26,31 @@ def expect_given(what: str, *values: Any) -> None:
     """Raise UNEXPECTED_NULL if one of the values is None."""
     if any(value is None for value in values):
         raise NnapiError(ResultCode.UNEXPECTED_NULL, f"{what} must not be None")
+
+
+def expect_kind(what: str, value: Any, kind: type) -> None:
+    """Raise UNEXPECTED_NULL if a value is None, BAD_DATA if it is not of a class."""
+    expect_given(what, value)
+    if not isinstance(value, kind):
+        bad(f"{what} must be of {kind.__module__}.{kind.__name__}, got {value!r}")
+
+
+def expect_index(what: str, value: Any) -> int:
+    """Return an integer as an int. Raises UNEXPECTED_NULL for None, BAD_DATA for anything else."""
+    expect_given(what, value)
+    found = integer(value)
+    if found is None:
+        bad(f"{what} must be an integer, got {value!r}")
+    return found
+
+
+def expect_code(what: str, value: Any, codes: type[_Code]) -> _Code:
+    """Return the member of a number. Raises UNEXPECTED_NULL for None, BAD_DATA for what is no member."""
+    expect_given(what, value)
+    found = integer(value)
+    if found is None or found not in [*codes]:
+        bad(f"{what} must be one of {codes.__name__}, got {value!r}")
+    return codes(found)
 
 
 def as_array(value: Any, type: OperandType, what: str, *, write: bool = False) -> Array:

@@ -42,7 +42,7 @@ def test_preferences() -> None:
         assert compilation.preference is preference
     compilation.set_preference(0)  # type: ignore[arg-type]
     assert compilation.preference is PreferenceCode.LOW_POWER
-    with expect(BAD_DATA, "no preference"):
+    with expect(BAD_DATA, "one of PreferenceCode, got 3"):
         compilation.set_preference(3)  # type: ignore[arg-type]
     with expect(NULL):
         compilation.set_preference(None)  # type: ignore[arg-type]

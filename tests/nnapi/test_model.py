@@ -83,7 +83,7 @@ def test_null(call: Callable[[Model], Any], model: Model) -> None:
 
 WRONG_TYPES = {
     "dimensions that are no numbers": (OperandType(FLOAT, ("two",)), "no operand type"),  # type: ignore[arg-type]
-    "unknown code": (OperandType(99, (1,)), "no operand type"),
+    "unknown code": (OperandType(99, (1,)), "one of OperandCode, got 99"),
     "scalar with dimensions": (OperandType(OperandCode.INT32, (1,)), "no dimensions"),
     "tensor without": (OperandType(FLOAT), "dimensions"),
     "negative dimension": (OperandType(FLOAT, (2, -1)), "negative"),
@@ -226,7 +226,7 @@ def test_none_means_no_value(model: Model) -> None:
 
 
 def test_unknown_operation(model: Model) -> None:
-    with expect(BAD_DATA, "no operation"):
+    with expect(BAD_DATA, "one of OperationCode"):
         model.add_operation(99, [0], [1])  # type: ignore[arg-type]
 
 
