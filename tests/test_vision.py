@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from pathlib import Path
 from typing import Any
@@ -248,7 +247,7 @@ def test_shapes_of_classifiers(shape: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize(("mean", "std"), [(0, 0), (float("nan"), 1), (0, float("inf"))])
 def test_wrong_mean_and_std_are_refused(mean: float, std: float) -> None:
-    with pytest.raises(ModelError, match="finite and std not 0"):
+    with pytest.raises(ModelError, match=r"(mean|std) must be finite"):
         vision.photo_input(model([float32(1, 8, 8, 3)], [float32(1, 10)]), mean, std)
 
 
@@ -274,7 +273,7 @@ def test_scales_of_every_kind_of_sequence() -> None:
 
 @pytest.mark.parametrize(
     "mean",
-    ["1", [None], [[1, 2, 3]], [[1], [2, 3]], 1j, pytest.param(10**400, id="huge"), [1, 2], [], math.nan],
+    ["1", [None], [[1, 2, 3]], [[1], [2, 3]], 1j, pytest.param(10**400, id="huge"), [1, 2], []],
 )
 def test_scales_that_are_no_numbers_are_refused(mean: Any) -> None:
     with pytest.raises(ModelError, match="one number or one for each channel"):

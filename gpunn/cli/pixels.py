@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from gpunn.graph.pixels import RANGES
+from gpunn.graph.pixels import RANGES, given_scale
 
 OPTION = "--pixels"
 RangeName = Literal["-1..1", "0..1", "0..255"]
@@ -39,8 +39,12 @@ Std = Annotated[
 def mean_and_std(
     pixels: RangeName | None, mean: float | None, std: float | None
 ) -> tuple[float | None, float | None]:
-    """Return the mean and the std that the options state; None for what they leave open."""
+    """Return the mean and the std that the options state; None for what they leave open.
+
+    Raises ModelError for those that fit no model, also where they are for photos and none are given.
+    """
     if pixels is None:
+        given_scale(mean, std)
         return mean, std
     if mean is not None or std is not None:
         raise typer.BadParameter("a range and --mean or --std exclude each other", param_hint=OPTION)

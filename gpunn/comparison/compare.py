@@ -27,7 +27,7 @@ from gpunn.comparison.walk import Walk, Walked
 from gpunn.comparison.whole import WholeRun
 from gpunn.errors import ModelError
 from gpunn.graph.operation import Operation
-from gpunn.graph.pixels import GivenNumbers, numbers_of
+from gpunn.graph.pixels import GivenNumbers, given_scale
 from gpunn.importers import Source as File
 from gpunn.machine import describe_machine, versions
 from gpunn.model import Model, load
@@ -100,11 +100,12 @@ def compare(
     layer_samples = expect_integer("layer_samples", layer_samples, 1)
     if case is not None and Path(case[1]).suffix.lower() != SUFFIX:
         raise ModelError(f"the file of a layer must end in {SUFFIX}, got {os.fspath(case[1])}")
+    stated = Scale(*given_scale(mean, std))
     file = None if isinstance(model, Model) else model
     model, inputs = _model(model, inputs)
     second_model = other if other is None or isinstance(other, Model) else load(other)
     labels = tuple(labels) or model.labels or (() if second_model is None else second_model.labels)
-    scale = scales(model, second_model, Scale(numbers_of(mean, "mean"), numbers_of(std, "std")))
+    scale = scales(model, second_model, stated)
     source = _source(model, second_model, inputs, truth, labels, scale, seed)
     report = progress or _silent
     with ExitStack() as stack:

@@ -12,7 +12,7 @@ from gpunn.errors import ModelError
 from gpunn.types import Array
 
 Numbers = float | tuple[float, ...]  # one for all channels, or one for each
-GivenNumbers = float | Sequence[float] | Array  # the same as callers give them: see numbers_of()
+GivenNumbers = float | Sequence[float] | Array  # the same as callers give them: see given_scale()
 
 _LARGEST = 1e30  # what a byte may become: float32 ends at 3e38, and networks multiply
 
@@ -46,7 +46,22 @@ class PixelScale:
         return (max(map(abs, means)) + 255) / min(map(abs, stds)) < _LARGEST
 
 
-def numbers_of(given: GivenNumbers | None, what: str) -> Numbers | None:
+def given_scale(mean: GivenNumbers | None, std: GivenNumbers | None) -> tuple[Numbers | None, Numbers | None]:
+    """Return the mean and the std that a caller gives; None for what is left open.
+
+    Raises ModelError for what is neither one number nor one for each channel, for numbers that are not
+    finite, and for a std of 0.
+    """
+    means, stds = _numbers_of(mean, "mean"), _numbers_of(std, "std")
+    for what, numbers, least in (("mean", means, "finite"), ("std", stds, "finite and not 0")):
+        if numbers is None:
+            continue
+        if not all(map(math.isfinite, tuple_of(numbers))) or (what == "std" and 0 in tuple_of(numbers)):
+            raise ModelError(f"{what} must be {least}, got {text_of(numbers)}")
+    return means, stds
+
+
+def _numbers_of(given: GivenNumbers | None, what: str) -> Numbers | None:
     """Return a caller's number, or its list, tuple or array of them, one for each channel; None for None.
 
     Raises ModelError for anything else; `what` is its name.

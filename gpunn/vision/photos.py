@@ -14,7 +14,7 @@ from PIL import Image
 from gpunn.errors import ModelError, UnsupportedError
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
-from gpunn.graph.pixels import GivenNumbers, Numbers, PixelScale, numbers_of, text_of, tuple_of
+from gpunn.graph.pixels import GivenNumbers, Numbers, PixelScale, given_scale, text_of, tuple_of
 from gpunn.ops.fixed_point.affine import LIMITS, dequantize, quantize
 from gpunn.types import Array, DType, Quantization, TensorType
 from gpunn.vision.pictures import eight_bit_rgb, load_photo
@@ -132,7 +132,7 @@ def photo_input(
     (`model.pixel_scale`); a quantised model takes the bytes, and so does a model that scales photos itself,
     which refuses other scales. Otherwise they are MEAN and STD.
     """
-    mean, std = numbers_of(mean, "mean"), numbers_of(std, "std")
+    mean, std = given_scale(mean, std)
     operand = only(model, mandatory(model), "input")
     shape = operand.type.shape
     if len(shape) != 4 or shape[3] not in (1, 3) or 0 in shape:

@@ -36,6 +36,12 @@ def test_json_and_table_agree(run: Run, photo: Path, gpu: str) -> None:
         assert f"{pair['candidate']} - {pair['reference']}" in outcome.out
 
 
+@pytest.mark.parametrize("option", [("--mean", "nan"), ("--std", "0"), ("--std", "inf")], ids=" ".join)
+@pytest.mark.parametrize("command", ["compare", "profile"])
+def test_scales_of_photos_are_checked_without_photos(run: Run, command: str, option: tuple[str, str]) -> None:
+    run(command, MODEL, *option).must_fail_with(f"{option[0][2:]} must be finite")
+
+
 def test_a_wrong_kernel_is_reported(run: Run, monkeypatch: pytest.MonkeyPatch, gpu: str) -> None:
     break_depthwise(monkeypatch)
     outcome = run("compare", MODEL, "--per-layer", "--random", 1, "--backends", "webgpu")

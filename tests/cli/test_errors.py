@@ -101,7 +101,7 @@ def test_model_that_is_no_classifier(run: Run, photo: Path, model: str, words: s
         (("--top", "many"), "'--top'"),
         (("--backend", "tpu"), "'tpu' is not one of 'auto', 'webgpu', 'cpu'"),
         (("--preference", "cheap"), "'cheap' is not one of"),
-        (("--std", "0"), "std not 0"),
+        (("--std", "0"), "std must be finite and not 0, got 0"),
         (("--mean", "nan"), "finite"),
         (("--colour", "red"), "--colour"),
     ],

@@ -202,6 +202,12 @@ def test_impossible_tolerances_are_refused(tolerance: float) -> None:
         gpunn.compare(overflowing(), 1, ["cpu"], tolerance=tolerance)
 
 
+@pytest.mark.parametrize("scale", [{"mean": float("nan")}, {"std": 0}, {"std": [1, float("inf")]}], ids=str)
+def test_impossible_scales_are_refused_without_photos(scale: dict[str, Any]) -> None:
+    with pytest.raises(gpunn.ModelError, match=r"(mean|std) must be finite"):
+        gpunn.compare(overflowing(), 1, ["cpu"], **scale)
+
+
 def test_impossible_counts_are_refused() -> None:
     with pytest.raises(gpunn.ModelError, match="layer_samples must be an integer of 1 or more, got 0"):
         gpunn.compare(overflowing(), 1, ["cpu"], per_layer=True, layer_samples=0)
