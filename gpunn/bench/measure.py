@@ -66,6 +66,9 @@ def benchmark(
         raise ModelError(f"turns must have a length of seconds and a timeout above 0, got {given}")
     chosen = entrants(backends, preferences, peers, batches, threads or (os.cpu_count() or 1,))
     pick_bases(bases, chosen)  # what cannot be a base is refused before anything is measured
+    if device is not None and not any(PEERS[entrant.peer].takes_device for entrant in chosen):
+        takers = ", ".join(name for name, kind in PEERS.items() if kind.takes_device)
+        raise ModelError(f"device {device!r} is for {takers}, which are not to be measured")
     conditions, loaded = Conditions.now(), load_model(model)
     random = random_source(loaded, max((b for b in batches if can_batch(loaded, b)), default=1), seed)
     samples = list(random.samples)

@@ -85,6 +85,7 @@ def test_peers_without_names_are_all_peers_in_float32(run: Run, monkeypatch: pyt
         (("--batch", "1,x"), "--batch"),
         (("--peers", "nobody"), "no peer 'nobody', only litert"),
         (("--base", "litert"), "not measured"),
+        (("--backends", "cpu", "--device", "nope"), "device 'nope' is for gpunn-webgpu, gpunn-webgpu-f16"),
     ],
 )
 def test_wrong_options_are_refused(run: Run, words: tuple[str, ...], message: str) -> None:

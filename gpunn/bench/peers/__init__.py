@@ -113,6 +113,11 @@ class Kind:
         """Return FLOAT16 if it may compute in float16, else FLOAT32."""
         return FLOAT16 if FLOAT16 in self.arguments else FLOAT32
 
+    @property
+    def takes_device(self) -> bool:
+        """Tell whether it runs on the GPU that is asked for."""
+        return self.arguments[:1] in (("webgpu",), ("vulkan",))
+
 
 def _gpunn(*arguments: str) -> Kind:
     # The package alone would import nothing.
