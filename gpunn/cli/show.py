@@ -101,6 +101,8 @@ def input_shapes(options: Sequence[str]) -> dict[str, tuple[int, ...]]:
     found: dict[str, tuple[int, ...]] = {}
     for option in options:
         name, equals, extents = option.rpartition("=")
+        if name in found:
+            raise typer.BadParameter(f"--shape names {name} twice")
         try:
             found[name] = tuple(int(n) for n in extents.split(",")) if extents else ()
         except ValueError:

@@ -113,6 +113,11 @@ def test_wrong_shapes_of_inputs(run: Run, shape: str, message: str) -> None:
     run("inspect", MODEL, "--shape", shape).must_fail_with(message)
 
 
+def test_an_input_has_one_shape(run: Run) -> None:
+    options = ("--shape", "input=1,32,32,3", "--shape", "input=2,32,32,3")
+    run("inspect", MODEL, *options).must_fail_with("--shape names input twice")
+
+
 def test_shapes_that_depend_on_values(run: Run, tmp_path: Path) -> None:
     graph = Graph()
     x, shape = graph.input(float32(2, 3)), graph.input(TensorType(gpunn.DType.INT32, (2,)))
