@@ -109,6 +109,8 @@ def bytes_of(source: Source, limits: Limits = UNLIMITED) -> bytes:
         size = memoryview(source).nbytes
         limits.check("file_bytes", size, f"model: the file has {size} bytes")
         return bytes(source)
+    if not os.fspath(source):
+        raise FormatError("the path of the model is empty")
     path = Path(source)
     try:
         status = path.stat()

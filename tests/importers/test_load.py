@@ -69,6 +69,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     for path, reason in (
         (missing, "no such file or directory"),
         (tmp_path, "is not a file"),
+        ("", "the path of the model is empty"),
         ("a\0b", "null (byte|character)"),
         ("x" * 5000, "name too long"),
     ):
