@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gpunn.arguments import expect_integer
+from gpunn.arguments import expect_integer, expect_list, integer
 from gpunn.comparison.case import SUFFIX, load_case, save_layer
 from gpunn.comparison.convert import Scale, photo_inputs, scales
 from gpunn.comparison.files import OtherFileSide
@@ -190,9 +190,12 @@ def _source(
     wanted: Any = [inputs] if isinstance(inputs, (str, os.PathLike, np.ndarray)) else inputs
     if wanted is None and truth is None:
         wanted = RANDOM_SAMPLES
-    if isinstance(wanted, int):
+    count = integer(wanted)
+    if count is not None:
         photos = () if other is None else photo_inputs(model, other, scale)
-        return random_photos(model, photos[0], wanted, seed) if photos else random_source(model, wanted, seed)
+        return random_photos(model, photos[0], count, seed) if photos else random_source(model, count, seed)
+    if wanted is not None:
+        expect_list("inputs", wanted, "samples or files, or their number")
     given: list[Any] = list(wanted or ())
     if truth is not None or (given and all(isinstance(item, (str, os.PathLike)) for item in given)):
         folder = None if truth is None else Path(truth)

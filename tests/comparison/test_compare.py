@@ -211,6 +211,9 @@ def test_impossible_scales_are_refused_without_photos(scale: dict[str, Any]) -> 
 def test_impossible_counts_are_refused() -> None:
     with pytest.raises(gpunn.ModelError, match="layer_samples must be an integer of 1 or more, got 0"):
         gpunn.compare(overflowing(), 1, ["cpu"], per_layer=True, layer_samples=0)
+    with pytest.raises(gpunn.ModelError, match="inputs must be a list of samples or files, or their number"):
+        gpunn.compare(overflowing(), 1.5, ["cpu"])
+    assert gpunn.compare(overflowing(), np.int64(1), ["cpu"]).ok
     for seed in (-1, 1.5, "x"):
         with pytest.raises(gpunn.ModelError, match=f"seed must be an integer of 0 or more, got {seed!r}"):
             gpunn.compare(overflowing(), 1, ["cpu"], seed=seed)  # type: ignore[arg-type]
