@@ -47,6 +47,17 @@ def describe_skipped(no_photos: int, unreadable: Sequence[str]) -> str:
     return f"skipped {', and '.join(parts)}" if parts else ""
 
 
+def expect_writable(path: str | os.PathLike[str]) -> None:
+    """Raise FormatError if a file cannot be written, before there is something to write. Makes no file."""
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise FormatError(f"{target.parent}: is no folder")
+    if target.is_dir():
+        raise FormatError(f"{target}: is a folder")
+    if not os.access(target if target.exists() else target.parent, os.W_OK):
+        raise FormatError(f"{target}: there is no permission to write it")
+
+
 def replace_file(path: str | os.PathLike[str], data: bytes) -> None:
     """Write a file whole: until all of it is written, what was there before stays.
 

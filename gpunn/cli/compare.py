@@ -19,6 +19,7 @@ from gpunn.cli.progress import progress_bars
 from gpunn.cli.show import AllColumns, DeviceName, LabelsFile, ModelFile, json_text, plain, stdout, words
 from gpunn.comparison.litert import RESOLVERS
 from gpunn.comparison.sides import EXACT, RELAXED
+from gpunn.files import expect_writable
 from gpunn.importers import SUFFIXES
 
 app = subcommand()
@@ -120,8 +121,8 @@ def compare(
         case = case or Path(f"{model.stem}_layer{save_layer}.npz")
     elif case is not None:
         raise typer.BadParameter("which layer? Give --save-layer too", param_hint="--case")
-    if report is not None and (report.is_dir() or not report.parent.is_dir()):
-        raise typer.BadParameter(f"{report} is no file that can be written", param_hint="--report")
+    if report is not None:
+        expect_writable(report)
     loaded = None if labels is None else gpunn.load(model)
     with progress_bars(quiet=as_json) as told:
         found = gpunn.compare(

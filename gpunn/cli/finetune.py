@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -30,7 +29,7 @@ from gpunn.cli.show import (
 from gpunn.cli.text import remark
 from gpunn.cli.wrap import say
 from gpunn.errors import FormatError, UnsupportedError
-from gpunn.files import describe_skipped
+from gpunn.files import describe_skipped, expect_writable
 from gpunn.finetuning.finetune import RATES, Optimizers
 from gpunn.finetuning.photos import examples_in
 from gpunn.finetuning.run import Layers
@@ -178,12 +177,7 @@ def _target(model: gpunn.Model, file: Path, output: Path | None) -> Path:
     target = output or Path(f"{file.stem}_finetuned{format.suffixes[0]}")
     if target.suffix.lower() not in format.suffixes:
         raise FormatError(f"{target}: {file.name} is written as {', '.join(format.suffixes)}")
-    if not target.parent.is_dir():
-        raise FormatError(f"{target.parent}: is no folder")
-    if target.is_dir():
-        raise FormatError(f"{target}: is a folder")
-    if not os.access(target if target.exists() else target.parent, os.W_OK):
-        raise FormatError(f"{target}: there is no permission to write it")
+    expect_writable(target)
     return target
 
 

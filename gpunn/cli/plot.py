@@ -6,7 +6,8 @@ import importlib.util
 from pathlib import Path
 
 from gpunn.cli.show import plain
-from gpunn.errors import FormatError, UnsupportedError
+from gpunn.errors import UnsupportedError
+from gpunn.files import expect_writable
 from gpunn.finetuning.finetune import Finetuned
 from gpunn.profiling import Profile
 from gpunn.wording import counted
@@ -21,8 +22,7 @@ def check_plot(path: Path) -> None:
         raise UnsupportedError(f"{path}: plots are written as {', '.join(FORMATS)}")
     if importlib.util.find_spec("matplotlib") is None:
         raise UnsupportedError("a plot needs matplotlib: pip install 'gpunn[demo]'")
-    if not path.parent.is_dir():
-        raise FormatError(f"{path.parent}: is no folder")
+    expect_writable(path)
 
 
 def plot_profile(found: Profile, path: Path) -> None:

@@ -33,6 +33,7 @@ from gpunn.cli.show import (
 )
 from gpunn.cli.wrap import say
 from gpunn.comparison.inputs import file_source
+from gpunn.files import expect_writable
 from gpunn.profiling import AppendedRow, Profile
 from gpunn.profiling import Row as Operation
 
@@ -88,6 +89,8 @@ def profile(
     """
     if plot is not None:
         check_plot(plot)
+    if trace is not None:
+        expect_writable(trace)
     loaded, scale = gpunn.load(model), mean_and_std(pixels, mean, std)
     source = file_source(loaded, inputs or (), mean=scale[0], std=scale[1])
     arrays = next(source.samples).arrays if inputs else None

@@ -26,6 +26,7 @@ from gpunn.comparison.source import CompiledLayers, LayerSource
 from gpunn.comparison.walk import Walk, Walked
 from gpunn.comparison.whole import WholeRun
 from gpunn.errors import ModelError
+from gpunn.files import expect_writable
 from gpunn.graph.operation import Operation
 from gpunn.graph.pixels import GivenNumbers, given_scale
 from gpunn.importers import Source as File
@@ -92,14 +93,17 @@ def compare(
     progress: called with the current task, how much of it is done, and how much there is, if known.
 
     Raises ModelError for unknown backends, for inputs that do not fit and for a lack of inputs; FormatError
-    for files that cannot be read; UnsupportedError if LiteRT is not installed or does not run the file; and
-    the errors of gpunn.load and Model.compile. A difference is not an error: see Comparison.ok and .findings.
+    for files that cannot be read or written; UnsupportedError if LiteRT is not installed or does not run the
+    file; and the errors of gpunn.load and Model.compile. A difference is not an error: see Comparison.ok and
+    .findings.
     """
     if tolerance is not None and not tolerance >= 0:
         raise ModelError(f"tolerance must be a number from 0, got {tolerance}")
     layer_samples = expect_integer("layer_samples", layer_samples, 1)
     if case is not None and Path(case[1]).suffix.lower() != SUFFIX:
         raise ModelError(f"the file of a layer must end in {SUFFIX}, got {os.fspath(case[1])}")
+    if case is not None:
+        expect_writable(case[1])
     stated = Scale(*given_scale(mean, std))
     file = None if isinstance(model, Model) else model
     model, inputs = _model(model, inputs)

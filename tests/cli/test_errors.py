@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -108,6 +109,34 @@ def test_model_that_is_no_classifier(run: Run, photo: Path, model: str, words: s
 )
 def test_bad_option(run: Run, photo: Path, args: tuple[str, ...], words: str) -> None:
     run("classify", photo, *args).must_fail_with(words)
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "name"),
+    [
+        (("compare", "--backends", "nobody"), ("--report",), "out.html"),
+        (("compare", "--backends", "nobody"), ("--save-layer", "1", "--case"), "layer.npz"),
+        (("profile", "--device", "nobody"), ("--trace",), "trace.json"),
+        (("profile", "--device", "nobody"), ("--plot",), "plot.png"),
+    ],
+)
+def test_files_that_cannot_be_written_are_refused_first(
+    run: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: tuple[str, ...],
+    option: tuple[str, ...],
+    name: str,
+) -> None:
+    args = (*command, vision.default_model(), *option)
+    (tmp_path / name).mkdir()
+    run(*args, tmp_path / "nowhere" / name).must_fail_with("nowhere: is no folder")
+    run(*args, tmp_path / name).must_fail_with(f"{name}: is a folder")
+    monkeypatch.setattr("os.access", lambda path, mode: mode != os.W_OK)
+    run(*args, tmp_path / f"new_{name}").must_fail_with("there is no permission to write it")
+    monkeypatch.undo()
+    run(*args, tmp_path / f"new_{name}").must_fail_with("nobody")
+    assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 def test_bad_command_line(run: Run) -> None:
