@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.planning.partition import ALIAS, DEVICE, Placement
-from gpunn.planning.places import Kernels, Place, Places, whole, written_in_rows
+from gpunn.planning.places import Copies, Kernels, Place, Places, whole, written_in_rows
 from gpunn.rows import Rows, Walk
 
 
@@ -48,18 +48,21 @@ class _Joins:
         assert places is not None
         (result,) = operation.outputs
         owner, outer = state.places.get(result, (result, None))
+        kernels = state.kernels[operation]
+        copies = Copies(kernels, ((r.operand for r in k.reads) for k in kernels))
         for index, (operand, rows) in enumerate(zip(operation.inputs, places(operation.call()), strict=True)):
             assert operand is not None
             assert not isinstance(outer, Walk)  # results of operations with places are copied there: _moved()
             place = rows if rows is None or outer is None else rows.within(outer, result.type.size)
-            copies = [k for k in state.kernels[operation] if any(r.operand == index for r in k.reads)]
-            if place is not None and all(whole(w) for k in copies for w in k.writes):
+            if place is not None and all(whole(w) for k in copies.of(index) for w in k.writes):
                 source = state.source(operand)
                 producer = state.producers.get(source)
                 if producer is not None and producer.operation in near and producer.backend == DEVICE:
                     changed = self._moved(producer.operation, operation, source, (owner, place))
                     if changed is not None:
-                        state.put(source, (owner, place), changed, operation, copies)
+                        state.put(source, (owner, place), changed)
+                        copies.drop(index)
+        state.kernels[operation] = copies.left
 
     def _moved(
         self, producer: Operation, copier: Operation, source: Operand, place: Place

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Lifetime, Operand, Operation
 from gpunn.planning.partition import ALIAS, DEVICE, Placement
-from gpunn.planning.places import Kernels, Place, Places, in_words, owners, whole
+from gpunn.planning.places import Copies, Kernels, Place, Places, in_words, owners, whole
 from gpunn.rows import Rows, Walk
 
 
@@ -46,13 +46,16 @@ def _leave(state: Places, operation: Operation, near: set[Operation]) -> None:
         return  # what a variable holds may be replaced before a piece of it is read
     if any(o.type.dtype is not owner.type.dtype for o in (operand, *operation.outputs)):
         return  # it would copy each element as one of another type
+    kernels = state.kernels[operation]
+    copies = Copies(kernels, ((w.output for w in k.writes) for k in kernels))
     for number, (result, rows) in enumerate(zip(operation.outputs, sources(operation.call()), strict=True)):
         place = rows if rows is None or outer is None else rows.within(outer, operand.type.size)
-        copies = [k for k in state.kernels[operation] if any(w.output == number for w in k.writes)]
-        if place is not None and all(whole(r) for k in copies for r in k.reads):
+        if place is not None and all(whole(r) for k in copies.of(number) for r in k.reads):
             changed = _found(state, result, owner, place, near)
             if changed is not None:
-                state.put(result, (owner, place), changed, operation, copies)
+                state.put(result, (owner, place), changed)
+                copies.drop(number)
+    state.kernels[operation] = copies.left
 
 
 def _found(

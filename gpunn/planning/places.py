@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gpunn.graph.operation import Operand, Operation
@@ -57,17 +57,9 @@ class Places:
             if not on_host:
                 yield [*group]
 
-    def put(
-        self,
-        operand: Operand,
-        place: Place,
-        changed: Mapping[Operation, Kernels],
-        copier: Operation,
-        copies: Sequence[Kernel],
-    ) -> None:
-        """Give an operand a place, with new kernels of some operations; `copier` needs `copies` no more."""
+    def put(self, operand: Operand, place: Place, changed: Mapping[Operation, Kernels]) -> None:
+        """Give an operand a place, with new kernels of some operations."""
         self.kernels.update(changed)
-        self.kernels[copier] = tuple(k for k in self.kernels[copier] if k not in copies)
         self.places[operand] = place
 
     def reading(
@@ -124,6 +116,35 @@ class Places:
                     kernel = found
             made.append(kernel)
         return tuple(made)
+
+
+class Copies:
+    """The kernels of an operation that copies, by the operand that they read or the result that they write.
+
+    `numbers`: for each kernel those of its operands or results. Kernels are told apart by where they stand:
+    there may be one for each of very many operands.
+    """
+
+    def __init__(self, kernels: Kernels, numbers: Iterable[Iterable[object]]) -> None:
+        self._left = dict(enumerate(kernels))
+        self._places: dict[object, dict[int, None]] = {}
+        for place, found in enumerate(numbers):
+            for number in found:
+                self._places.setdefault(number, {})[place] = None
+
+    def of(self, number: int) -> list[Kernel]:
+        """Return the kernels of an operand or result that are left."""
+        return [self._left[place] for place in self._places.get(number, ()) if place in self._left]
+
+    def drop(self, number: int) -> None:
+        """Leave out those of an operand or result."""
+        for place in self._places.get(number, ()):
+            self._left.pop(place, None)
+
+    @property
+    def left(self) -> Kernels:
+        """Return the kernels that are left."""
+        return tuple(self._left.values())
 
 
 def owners(places: Mapping[Operand, Place]) -> dict[Operand, Operand]:

@@ -7,8 +7,14 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from gpunn.backends.webgpu.device import open_device
+from gpunn.backends.webgpu.lower import lower
 from gpunn.graph.operation import Operand
+from gpunn.kernel import Kernel
 from gpunn.model import Model
+from gpunn.planning.join import join
+from gpunn.planning.partition import partition
+from gpunn.planning.pieces import find_pieces
 from gpunn.rows import Rows
 from gpunn.types import DType, Quantization, TensorType, float32
 from tests.ops.harness import as_software
@@ -20,6 +26,27 @@ def branches(types: list[TensorType], axis: int, op: str = "concat") -> Model:
     parts = [clamped(model, model.input(f"x{k}", type)) for k, type in enumerate(types)]
     model.output(*model.add(op, parts, {"axis": axis}))
     return model
+
+
+@pytest.mark.parametrize("op", ["concat", "split"])
+def test_kernels_of_many_parts_are_not_compared_with_each_other(
+    gpu: str, op: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count, model = 100, Model("many")
+    x = model.input("x", float32(4, 4) if op == "concat" else float32(4 * count, 4))
+    if op == "concat":
+        model.output(concat(model, *(negated(model, x) for _ in range(count)), axis=0))
+    else:
+        parts = model.add("split", [x], {"axis": 0, "sizes": (4,) * count})
+        model.output(*(negated(model, part) for part in parts))
+    same, compared = Kernel.__eq__, list[Kernel]()
+    monkeypatch.setattr(Kernel, "__eq__", lambda a, b: compared.append(a) or same(a, b))
+    properties = open_device(None, False).properties
+    placements, places = join(model, partition(model, lambda o: lower(o, properties)), True)
+    found, owners = find_pieces(model, placements, {}, places)
+    assert len(owners) + len(places) >= count
+    assert sum(p.operation.op == op and not p.kernels for p in found) == 1
+    assert len(compared) < 10 * count
 
 
 @pytest.mark.parametrize(
