@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from gpunn.errors import FormatError, ModelError
@@ -40,6 +41,7 @@ class Scope:
         self.names = names
         self.tensors = tensors
         self.titles = titles or {}
+        self._direct = frozenset[str]()
         self.hidden = hidden
         self.made: set[Key] = set()
         self.partial: dict[Key, str] = {}
@@ -49,6 +51,7 @@ class Scope:
 
         Raises FormatError and ModelError for what contradicts itself, unless something was refused before.
         """
+        self._direct = frozenset(self.titles.values())
         for statement, live in block.followed(after):
             if isinstance(statement, Plain):
                 self._layer(statement)
@@ -70,14 +73,13 @@ class Scope:
 
         def add() -> Sequence[Operand]:
             inputs = self.values(statement.inputs, origin)
-            for name in outputs:
-                if (name in self.made and kind != OVERWRITES) or outputs.count(name) > 1:
+            for name, times in Counter(outputs).items():
+                if (name in self.made and kind != OVERWRITES) or times > 1:
                     raise FormatError(f"{origin}: output {shown(name)} is there already")
             named = (self.titles.get(name) or self.title(name) for name in outputs)
             titles = (*named, *map(self.title, statement.outputs[len(outputs) :]))
-            direct = frozenset(self.titles.values())
             make = Layer if statement.drawn is None else Drawing
-            added = make(kind, origin, self.context, titles, getattr(layer, kind), direct)
+            added = make(kind, origin, self.context, titles, getattr(layer, kind), self._direct)
             return added.add(self.graph, inputs)
 
         self.attempt(kind, statement.place, statement.outputs, add)
