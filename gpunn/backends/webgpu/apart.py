@@ -19,7 +19,7 @@ _ROOM = 4  # times the invocations that occupy a device: a dispatch of more gain
 
 
 class _Touched(NamedTuple):
-    """What a dispatch reads and writes of the tensors in arenas; `small` if it fits beside another one."""
+    """The tensors in arenas that a dispatch reads and writes; `small` if it fits beside another one."""
 
     reads: set[Tensor]
     writes: set[Tensor]
