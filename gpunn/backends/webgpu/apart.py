@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
+from gpunn.backends.webgpu.bundles import MAX_WORK
+from gpunn.backends.webgpu.calls import work_of
 from gpunn.backends.webgpu.shader import source, target
 from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Kernel, Scratch
@@ -15,15 +18,16 @@ from gpunn.planning.partition import Placement
 from gpunn.planning.plan import Plan
 
 Tensor = Operand | Scratch
+_MOST_ALONE = 64  # tensors of a program
 _ROOM = 4  # times the invocations that occupy a device: a dispatch of more gains little beside another one
 
 
 class _Touched(NamedTuple):
-    """The tensors in arenas that a dispatch reads and writes; `small` if it fits beside another one."""
+    """The tensors in arenas that a dispatch reads and writes; `fits`: it may well run beside another one."""
 
     reads: set[Tensor]
     writes: set[Tensor]
-    small: bool
+    fits: bool
 
 
 def groups_apart(plan: Plan, tensors: Iterable[Tensor], occupied: int) -> Sequence[int]:
@@ -40,7 +44,7 @@ def groups_apart(plan: Plan, tensors: Iterable[Tensor], occupied: int) -> Sequen
     groups = grouped(len(numbers), pairs)
     written = Counter(w for segment in segments for d in segment for w in d.writes)
     alone = (w for segment in segments for w in _beside(segment) if written[w] == 1)
-    for number, tensor in enumerate(alone, GROUPS):
+    for number, tensor in enumerate(islice(alone, _MOST_ALONE), GROUPS):
         groups[numbers[tensor]] = number
     return groups
 
@@ -48,10 +52,14 @@ def groups_apart(plan: Plan, tensors: Iterable[Tensor], occupied: int) -> Sequen
 def _dispatches(
     plan: Plan, placements: Iterable[Placement], tensors: Container[Tensor], occupied: int
 ) -> Iterator[_Touched]:
-    """Yield what the dispatches of a segment touch, of these tensors."""
+    """Yield what the dispatches of a segment touch, of these tensors.
+
+    None of those that may be bundled fits beside another one.
+    """
     for operation, kernel in ((p.operation, k) for p in placements for k in p.kernels):
         reads, writes = ({t for t in found if t in tensors} for found in touched(plan, operation, kernel))
-        yield _Touched(reads, writes, math.prod(kernel.threads) <= _ROOM * occupied)
+        fits = work_of(kernel) > MAX_WORK and math.prod(kernel.threads) <= _ROOM * occupied
+        yield _Touched(reads, writes, fits)
 
 
 def _beside(dispatches: Iterable[_Touched]) -> Iterator[Tensor]:
@@ -63,7 +71,7 @@ def _beside(dispatches: Iterable[_Touched]) -> Iterator[Tensor]:
     reads, writes = set[Tensor](), set[Tensor]()
     for dispatch in dispatches:
         known = bool(dispatch.reads) and dispatch.reads <= reads
-        if known and dispatch.small and writes.isdisjoint(dispatch.reads | dispatch.writes):
+        if known and dispatch.fits and writes.isdisjoint(dispatch.reads | dispatch.writes):
             yield from dispatch.writes
             writes |= dispatch.writes
         else:
