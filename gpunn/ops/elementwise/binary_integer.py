@@ -96,10 +96,6 @@ def _product_factors(a: float, b: float, y: float, _: int) -> tuple[float, float
     return 1.0, 1.0, ratio(times(a, b), y)
 
 
-def _mul(a: Array, b: Array, by: Sequence[Factor], _: int) -> Array:
-    return rescale(a * b, *by[2])
-
-
 def _difference_factors(a: float, b: float, y: float, _: int) -> tuple[float, float, float]:
     top = 2 * max(a, b)
     return a / top, b / top, top * top / (2 ** (2 * SQUARED) * y)
@@ -108,18 +104,6 @@ def _difference_factors(a: float, b: float, y: float, _: int) -> tuple[float, fl
 def _squared_difference(a: Array, b: Array, by: Sequence[Factor], _: int) -> Array:
     difference = rescale(a << SQUARED, *by[0]) - rescale(b << SQUARED, *by[1])
     return rescale(difference * difference, *by[2])
-
-
-def _prelu(a: Array, b: Array, by: Sequence[Factor], _: int) -> Array:
-    return np.where(a >= 0, rescale(a, *by[0]), rescale(a * b, *by[2]))
-
-
-def _mul_whole(a: Array, b: Array, by: Sequence[Factor], _: int) -> Array:
-    return rescale_whole(a * b, *by[2])
-
-
-def _prelu_whole(a: Array, b: Array, by: Sequence[Factor], _: int) -> Array:
-    return np.where(a >= 0, rescale(a, *by[0]), rescale_whole(a * b, *by[2]))
 
 
 def _scaled(text: str, factor: str) -> str:
@@ -145,12 +129,22 @@ _WHOLE_PRODUCT = "rescale_whole(i64_product({a}, {b}), p.result.y, p.result.z)"
 _LONG = ("affine", "affine_int64")
 
 
-def _slopes_below_0(product: str) -> str:
-    return f"select({product}, {_scaled('{a}', 'first')}, {{a}} >= 0)"
-
-
-def _slope_factors(a: float, b: float, y: float, _: int) -> tuple[float, float, float]:
-    return ratio(a, y), 1.0, ratio(times(a, b), y)
+def _products(
+    rescaled: Callable[[Array, int, int], Array], product: str, libraries: tuple[str, ...] = ("affine",)
+) -> dict[str, Fixed]:
+    """Make the lines of ops that multiply stored integers, by a function that rescales these products."""
+    slopes = f"select({product}, {_scaled('{a}', 'first')}, {{a}} >= 0)"
+    return {
+        "mul": Fixed(
+            _product_factors, lambda a, b, by, _: rescaled(a * b, *by[2]), product, libraries=libraries
+        ),
+        "prelu": Fixed(
+            lambda a, b, y, _: (ratio(a, y), 1.0, ratio(times(a, b), y)),
+            lambda a, b, by, _: np.where(a >= 0, rescale(a, *by[0]), rescaled(a * b, *by[2])),
+            slopes,
+            libraries=libraries,
+        ),
+    }
 
 
 def _choice(function: Callable[..., Any], name: str) -> Fixed:
@@ -166,14 +160,13 @@ def _choice(function: Callable[..., Any], name: str) -> Fixed:
 FIXED = {
     "add": Fixed(_sum_factors, _add, _scaled(f"{_A} + {_B}", "result"), signs=(1, 1)),
     "sub": Fixed(_sum_factors, _sub, _scaled(f"{_A} - {_B}", "result"), signs=(1, -1)),
-    "mul": Fixed(_product_factors, _mul, _PRODUCT),
+    **_products(rescale, _PRODUCT),
     "squared_difference": Fixed(
         _difference_factors,
         _squared_difference,
         _scaled(f"({_DIFFERENCE} * {_DIFFERENCE})", "result"),
         EIGHT_BITS,
     ),
-    "prelu": Fixed(_slope_factors, _prelu, _slopes_below_0(_PRODUCT)),
     "maximum": _choice(np.maximum, "max"),
     "minimum": _choice(np.minimum, "min"),
 }
@@ -192,10 +185,7 @@ SIXTEEN = {
 }
 # What takes the place of lines whose products of int16 may leave 32 bits. LiteRT has none of these: its int16
 # has no zero points but 0, and no prelu. Its products without zero points wrap around, as those of FIXED do.
-WIDE = {
-    "mul": Fixed(_product_factors, _mul_whole, _WHOLE_PRODUCT, libraries=_LONG),
-    "prelu": Fixed(_slope_factors, _prelu_whole, _slopes_below_0(_WHOLE_PRODUCT), libraries=_LONG),
-}
+WIDE = _products(rescale_whole, _WHOLE_PRODUCT, _LONG)
 # not_equal holds where equality does not: of a NaN, too.
 COMPARISONS: Mapping[str, tuple[Callable[..., Any], str]] = {
     "equal": (np.equal, "i32({a} == {b})"),

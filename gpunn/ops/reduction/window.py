@@ -219,8 +219,8 @@ def _elements(call: Call) -> int:
 @op(
     _infer,
     expand=_expand,
-    host_reason=f"over {MAX_PLACES} quantised elements to add along an axis, or none to begin with or "
-    "another than changes nothing",
+    host_reason=f"over {MAX_PLACES} quantised elements to add along an axis, no initial value to quantise, "
+    "or one that changes results",
     flops=lambda call: call.y.size * _elements(call),
     accuracy=_accuracy(_elements),
     dtypes=(*QUANTIZED, DType.FLOAT16),

@@ -114,7 +114,7 @@ def test_sums_of_quantised_windows_saturate_at_the_end(
     stored = [x] if initial is None else [x, np.array(initial, np.int8)]
     types = [TensorType(DType.INT8, v.shape, of) for v in stored]
     attrs = {"function": "sum", "size": (2, 2)}
-    host = "another than changes nothing" if initial not in (None, zero) else ""
+    host = "one that changes results" if initial not in (None, zero) else ""
     to = Quantization((scale,), (-3,))
     model = integer_model("reduce_window", stored, types, attrs, to, constants=(1,))
     with model.compile(backend=backend) as compiled:
