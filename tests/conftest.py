@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,32 +10,13 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-import gpunn
 from gpunn.backends.webgpu.device import open_device
 from tests.browser import Browser, open_browser, require_chromium
 from tests.faults.layer import Environment, built, environment
+from tests.gpu import require_gpu
 
 settings.register_profile("untimed", deadline=None)  # tests must not fail on a busy machine
 settings.load_profile("untimed")
-
-
-@functools.cache
-def _why_no_gpu() -> str:
-    """Return why no adapter can be used; empty if one can."""
-    try:
-        adapters = [d for d in gpunn.devices() if d.backend == "webgpu"]
-    except gpunn.DeviceError as error:
-        return str(error)
-    return "" if adapters else "no GPU adapter, not even a software one, is installed"
-
-
-def require_gpu() -> None:
-    """Skip the test without an adapter; fail it if GPUNN_REQUIRE_GPU=1 requires one."""
-    reason = _why_no_gpu()
-    if reason and os.environ.get("GPUNN_REQUIRE_GPU") == "1":
-        pytest.fail(f"GPUNN_REQUIRE_GPU=1, but {reason}")
-    if reason:
-        pytest.skip(reason)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -15,7 +15,7 @@ import pytest
 
 import gpunn
 from gpunn.types import DType, TensorType
-from tests.conftest import require_gpu
+from tests.gpu import require_gpu
 from tests.resources import ENVIRONMENT, ROOT
 from tests.tflite_builder import Array, single_op
 

@@ -172,13 +172,21 @@ def test_detection_draws_a_box_round_the_cat(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [None, "no photo and no model"])
 @pytest.mark.parametrize(
-    "name", ["bench", "classify", "compare_backends", "detection", "segmentation", "stream"]
+    ("name", "options"),
+    [
+        ("bench", []),
+        ("classify", []),
+        ("compare_backends", ["--backends", "cpu"]),
+        ("detection", []),
+        ("segmentation", []),
+        ("stream", []),
+    ],
 )
-def test_errors_are_one_line(tmp_path: Path, name: str, content: str | None) -> None:
+def test_errors_are_one_line(tmp_path: Path, name: str, options: list[str], content: str | None) -> None:
     file = tmp_path / "given"
     if content is not None:
         file.write_text(content)
-    done = run(f"{name}.py", file)
+    done = run(f"{name}.py", file, *options)
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1, done.stderr
     assert "given" in done.stderr

@@ -12,6 +12,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from gpunn.backends.locks import make_lock
+
 _T = TypeVar("_T")
 _renewals: weakref.WeakKeyDictionary[Any, Callable[[Any], None]] = weakref.WeakKeyDictionary()
 
@@ -24,7 +26,7 @@ def in_child(owner: _T, renew: Callable[[_T], None]) -> _T:
 
 def lock() -> threading.RLock:
     """Make a lock that knows its owner (see interrupt.holding) and is free in a child process."""
-    return in_child(threading.RLock(), free)
+    return in_child(make_lock(), free)
 
 
 def free(held: Any) -> None:

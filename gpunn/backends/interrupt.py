@@ -1,7 +1,8 @@
 """Runs and waits that end early: by Ctrl-C, by a deadline, or because another thread says so.
 
 Python delivers KeyboardInterrupt to the main thread when a call returns, when a function begins and when a
-loop jumps back: nearly everywhere. `with lock:` is safe, because the ways in and out are methods in C.
+loop jumps back: nearly everywhere. `with lock:` is safe, because the ways in and out are methods in C; from
+Python 3.14 on with locks of make_lock() only.
 """
 
 from __future__ import annotations
@@ -165,7 +166,7 @@ def holding(lock: threading.RLock, stop: Stop | None = None) -> AbstractContextM
 
 
 class _Held:
-    """A context that holds a lock; its way out is a method in C, which signals do not interrupt."""
+    """A context that holds a lock; its way out is the lock's own."""
 
     __slots__ = ("__enter__", "__exit__")
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from gpunn.backends.interrupt import holding
+from gpunn.backends.locks import make_lock
 from gpunn.errors import NnapiError, ResultCode
 from gpunn.importers.nnapi.codes import OperandLifeTime, OperandType
 from gpunn.nnapi.compilation import Compilation, Outcome
@@ -38,14 +39,14 @@ class Event:
     def __init__(self, complete: Callable[[], None]) -> None:
         self._complete: Callable[[], None] | None = complete
         self._error: Exception | None = None
-        self._lock = threading.Lock()
+        self._lock = make_lock()
 
     def wait(self) -> None:
         """Block until the execution has completed; only then its outputs are written.
 
         Raises OP_FAILED or OUT_OF_MEMORY if it failed, in every thread that waits.
         """
-        with self._lock:
+        with holding(self._lock):
             if self._complete is not None:
                 try:
                     self._complete()

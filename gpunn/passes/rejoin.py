@@ -30,7 +30,7 @@ def rejoin(model: Graph) -> Graph:
     }
 
     def change(operation: Operation) -> Operation:
-        if operation.definition is not concat or pieces.keys().isdisjoint(operation.inputs):
+        if operation.definition is not concat or not any(value in pieces for value in operation.inputs):
             return operation
         axis = operation.call().axis(operation.attrs["axis"], operation.outputs[0].type.rank)
         inputs = tuple(_rejoined(operation.inputs, axis, pieces))

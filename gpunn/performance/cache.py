@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from gpunn import cache
+from gpunn.backends.interrupt import holding
+from gpunn.backends.locks import make_lock
 from gpunn.cache import DAMAGE, CacheFile, Key
 from gpunn.performance.info import Capabilities, PerformanceInfo
 
 MAX_BYTES = 1 << 16  # of a file: ours have a few hundred
 
-_lock = threading.Lock()
+_lock = make_lock()
 _known: dict[tuple[Key, Path], Capabilities] = {}
 
 
@@ -25,7 +26,7 @@ def remembered(key: Key, measure: Callable[[], Capabilities], folder: Path | Non
     Raises the errors of `measure`; then nothing is stored.
     """
     folder = folder or cache.cache_folder()
-    with _lock:
+    with holding(_lock):
         if (key, folder) not in _known:
             file = CacheFile(folder, "performance", key, MAX_BYTES)
             found = _read(file)

@@ -25,11 +25,11 @@ WINDOW = {"stride": (1, 1), "padding": "same"}
 
 
 @pytest.fixture(params=[LIMIT, 3 * LIMIT // 2])
-def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def small(gpu: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The name of a backend whose device binds few bytes at a time."""
     limits = open_device(None, False).properties.limits
     limit_device(monkeypatch, limits={**limits, "max-storage-buffer-binding-size": request.param})
-    return "webgpu"
+    return gpu
 
 
 # Op, shapes of its operands, attributes; the tolerance is that of sums of up to 135 terms of up to 16.
@@ -175,13 +175,15 @@ def test_constants_whose_packed_size_is_not_stated_are_not_packed() -> None:
     assert found.reads[0].segments is not None
 
 
-def test_a_tensor_over_the_limit_of_a_buffer_stays_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tensor_over_the_limit_of_a_buffer_stays_on_the_host(
+    gpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     limits = open_device(None, False).properties.limits
     small = {"max-storage-buffer-binding-size": LIMIT, "max-buffer-size": 2 * LIMIT}
     limit_device(monkeypatch, limits={**limits, **small})
-    check("abs", [random(0, 2 * LIMIT // 4)], backend="webgpu")
+    check("abs", [random(0, 2 * LIMIT // 4)], backend=gpu)
     over = "over the device's buffer limit of 8192"
-    check("abs", [random(0, 2 * LIMIT // 4 + 1)], backend="webgpu", host=over)
+    check("abs", [random(0, 2 * LIMIT // 4 + 1)], backend=gpu, host=over)
 
 
 def test_what_takes_more_bindings_than_a_device_has_runs_on_the_host(

@@ -17,6 +17,7 @@ from tests.faults.layer import (
     OUT_OF_HOST_MEMORY,
     Environment,
 )
+from tests.gpu import require_gpu
 from tests.resources import ROOT
 
 FOREVER = 1000
@@ -81,6 +82,7 @@ FAULTS = (
 @pytest.fixture(scope="module")
 def met(faulty: Environment) -> dict[str, dict[str, str]]:
     """Return what came of each fault: all in one process, which outlives them."""
+    require_gpu()
     command = [sys.executable, "-W", "ignore", "-m", "tests.faults.program", *(f.case for f in FAULTS)]
     found = subprocess.run(command, cwd=ROOT, env=faulty(), capture_output=True, text=True, timeout=300)
     lines = found.stdout.splitlines()

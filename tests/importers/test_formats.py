@@ -54,7 +54,6 @@ def letters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importers, "FORMATS", (*importers.FORMATS, LETTERS))
 
 
-@pytest.mark.parametrize("backend", ["cpu", "webgpu"])
 def test_a_file_of_a_made_up_format_runs(letters: None, backend: str, tmp_path: Path) -> None:
     path = tmp_path / "two.ops"
     path.write_bytes(b"OPS RN\n")

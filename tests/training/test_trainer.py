@@ -91,7 +91,7 @@ def test_adam_by_hand(backend: str) -> None:
 
 
 @pytest.mark.parametrize("optimizer", [SGD, ADAM], ids=["sgd", "adam"])
-def test_the_same_bits_twice_and_both_backends_agree(optimizer: Any) -> None:
+def test_the_same_bits_twice_and_both_backends_agree(optimizer: Any, gpu: str) -> None:
     def trained(backend: str) -> tuple[list[float], list[Array]]:
         with gpunn.Trainer(
             classifier(), loss="cross_entropy", optimizer=optimizer, trainable=WEIGHTS, backend=backend
@@ -99,7 +99,7 @@ def test_the_same_bits_twice_and_both_backends_agree(optimizer: Any) -> None:
             told = trainer.fit(batches(rows=(4, 4, 2)), epochs=2)
             return [p.loss for p in told], list(trainer.weights())
 
-    first, again, other = trained("webgpu"), trained("webgpu"), trained("cpu")
+    first, again, other = trained(gpu), trained(gpu), trained("cpu")
     assert first[0] == again[0]
     assert all(np.array_equal(a, b) for a, b in zip(first[1], again[1], strict=True))
     # A step's gradient differs by its relative error: sums of at most 7 products behind one another, twice
@@ -129,9 +129,9 @@ def test_a_smaller_mini_batch_takes_over_weights_and_moments(backend: str) -> No
         np.testing.assert_allclose(a, b, rtol=0, atol=100 * EPSILON)
 
 
-def test_weights_stay_on_the_device() -> None:
+def test_weights_stay_on_the_device(gpu: str) -> None:
     with gpunn.Trainer(
-        classifier(), loss="cross_entropy", optimizer=ADAM, trainable=WEIGHTS, backend="webgpu"
+        classifier(), loss="cross_entropy", optimizer=ADAM, trainable=WEIGHTS, backend=gpu
     ) as trainer:
         trainer.fit(batches())
         (prepared,) = trainer._prepared.values()
@@ -341,9 +341,9 @@ def test_states_in_a_worker_process_are_refused() -> None:
         compiled.reset_state({"total": np.ones(2, np.float32)})
 
 
-def test_a_trained_model_compares() -> None:
+def test_a_trained_model_compares(gpu: str) -> None:
     with gpunn.Trainer(
-        classifier(), loss="cross_entropy", optimizer=ADAM, trainable=WEIGHTS, backend="webgpu"
+        classifier(), loss="cross_entropy", optimizer=ADAM, trainable=WEIGHTS, backend=gpu
     ) as trainer:
         trainer.fit(batches())
         made = trainer.model()

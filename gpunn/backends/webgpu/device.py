@@ -6,7 +6,6 @@ import functools
 import os
 import re
 import tempfile
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from gpunn.backends.adapter import SOFTWARE, DeviceInfo, matches, rank
 from gpunn.backends.base import DeviceMemory
 from gpunn.backends.fork import exit_without_handlers, free, in_child
 from gpunn.backends.interrupt import driver_lock, holding
+from gpunn.backends.locks import make_lock
 from gpunn.backends.processors import usable_processors
 from gpunn.backends.webgpu.memory import Allocator, ConstantStore, Reclaimer
 from gpunn.backends.webgpu.native import (
@@ -168,13 +168,13 @@ def _after_fork(opening: Any) -> None:
     _drivers.leave()
 
 
-_opening = in_child(threading.Lock(), _after_fork)
+_opening = in_child(make_lock(), _after_fork)
 _devices: dict[int, Device] = {}
 
 
 def device_at(index: int) -> Device:
     """Return the shared device of an adapter, by its place in adapter_infos(). Raises DeviceError."""
-    with _opening:
+    with holding(_opening):
         if _drivers.forked:
             raise DeviceError(f"the GPU driver was {_FORKED}")
         device = _devices.get(index)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ import wgpu
 from gpunn.backends.base import Stats, copied
 from gpunn.backends.blas import HostProducts
 from gpunn.backends.interrupt import holding
+from gpunn.backends.locks import make_lock
 from gpunn.backends.webgpu.device import Device
 from gpunn.backends.webgpu.held import Held, Shelter, read_back
 from gpunn.backends.webgpu.memory import WORD, as_words
@@ -56,7 +56,7 @@ class Executor:
         self.plan = plan
         self.device = device
         self.stats = stats
-        self.lock = threading.RLock()
+        self.lock = make_lock()
         self._frames = frames
         with DeviceErrors(device, only_if_lost=True):
             self._resources = Resources(plan, device, stats, limit, apart)

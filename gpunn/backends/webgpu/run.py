@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import threading
 import time
 from collections.abc import Sequence
 from typing import cast
@@ -13,6 +12,7 @@ import numpy as np
 from gpunn.backends.base import copied
 from gpunn.backends.cpu import run_operation
 from gpunn.backends.interrupt import holding
+from gpunn.backends.locks import make_lock
 from gpunn.backends.webgpu.executor import Executor
 from gpunn.backends.webgpu.held import Held
 from gpunn.backends.webgpu.recorder import Recorder
@@ -47,7 +47,7 @@ class Run:
         self._recorder = recorder
         self.state: dict[Operand, Array] = {}
         self._held: dict[Operand, Held] = {}
-        self._lock = threading.RLock()
+        self._lock = make_lock()
         self._under_way: tuple[Stage, Slot] | None = None
         self._outputs: tuple[Array, ...] | None = None
         self._error: DeviceError | ModelError | None = None

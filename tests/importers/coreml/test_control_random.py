@@ -167,5 +167,5 @@ def test_random_networks(part: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_random_networks_on_the_gpu(seed: int) -> None:
-    check(1000 + seed, "webgpu")
+def test_random_networks_on_the_gpu(seed: int, gpu: str) -> None:
+    check(1000 + seed, gpu)

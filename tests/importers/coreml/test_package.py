@@ -58,11 +58,11 @@ def test_a_package_is_read(name: str, tmp_path: Path) -> None:
     assert gpunn.load(str(tmp_path / name / "Data" / FILE)).name == "model.mlmodel"
 
 
-def test_commands_take_a_package(tmp_path: Path) -> None:
+def test_commands_take_a_package(gpu: str, tmp_path: Path) -> None:
     path = str(package(tmp_path / "net.mlpackage"))
     shown = CliRunner().invoke(app, ["inspect", path, "--backend", "cpu"])
     assert shown.exit_code == 0 and "net.mlpackage" in shown.output
-    compared = CliRunner().invoke(app, ["compare", path, "--other", path])
+    compared = CliRunner().invoke(app, ["compare", path, "--other", path, "--backends", f"cpu,{gpu}"])
     assert compared.exit_code == 0, compared.output
 
 

@@ -15,6 +15,8 @@ from gpunn.model import Model
 from gpunn.types import Array, float32
 from tests.ops.harness import check, limit_device, model_of, random, take_body
 
+pytestmark = pytest.mark.usefixtures("gpu")
+
 # Rows and channels that fill tiles of 16 x 32 or 64, and that do not; whole blocks of 32 channels, and parts.
 PRODUCTS: list[tuple[str, list[tuple[int, ...]], dict[str, Any]]] = [
     ("conv2d", [(2, 4, 5, 8), (26, 1, 1, 8), (26,)], {"activation": "relu6"}),

@@ -37,10 +37,10 @@ def test_rows(
 @pytest.mark.parametrize("centred", [True, False])
 @pytest.mark.parametrize(("shape", "axis"), [((2, 2000), 1), ((3, 50, 7), 1), ((130, 70), -1)])
 def test_rows_that_one_dispatch_does_not_take(
-    shape: tuple[int, ...], axis: int, centred: bool, monkeypatch: pytest.MonkeyPatch
+    shape: tuple[int, ...], axis: int, centred: bool, gpu: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit_device(monkeypatch, max_loop_iterations=8)
-    check_rows(1 + random(2, *shape), {"axis": axis, "epsilon": 1e-3, "centred": centred}, "webgpu")
+    check_rows(1 + random(2, *shape), {"axis": axis, "epsilon": 1e-3, "centred": centred}, gpu)
 
 
 def check_rows(x: Array, attrs: dict[str, Any], backend: str) -> None:
