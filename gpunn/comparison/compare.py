@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gpunn.arguments import expect_integer, expect_list, integer
-from gpunn.comparison.case import SUFFIX, load_case, save_layer
+from gpunn.comparison.case import SUFFIX, expect_layer, load_case, save_layer
 from gpunn.comparison.convert import Scale, photo_inputs, scales
 from gpunn.comparison.files import OtherFileSide
 from gpunn.comparison.findings import find
@@ -112,20 +112,22 @@ def compare(
     scale = scales(model, second_model, stated)
     source = _source(model, second_model, inputs, truth, labels, scale, seed)
     report = progress or _silent
+    names = reference, *pick_names(backends, reference, others=second_model is not None)
+    first = list(itertools.islice(source.samples, layer_samples if per_layer else 1))
+    if not first:
+        raise ModelError("there is nothing to run the model on: no inputs")
+    if case is not None:
+        expect_layer(model, case[0], first[0])
     with ExitStack() as stack:
-        names = reference, *pick_names(backends, reference, others=second_model is not None)
         sides = [_open(name, model, file) for name in names]
         second = None if second_model is None else _other(model, second_model, names, scale)
         sides += [] if second is None else [second]
         for side in sides:
             stack.callback(side.close)
-        first = list(itertools.islice(source.samples, layer_samples if per_layer else 1))
         whole = WholeRun(model, sides, labels, tolerance)
         for sample in itertools.chain(first, source.samples):
             report("inputs", whole.samples, source.count)
             whole.add(sample)
-        if whole.samples == 0:
-            raise ModelError("there is nothing to run the model on: no inputs")
         report("inputs", whole.samples, whole.samples)
         walked, unlike = _walk(model, sides, per_layer, first, report)
         if case is not None:
