@@ -68,7 +68,8 @@ def compare(
     of the model's inputs; or a path, or a sequence of paths: photos, folders of photos, .npy and .npz files.
     truth: a folder of photos whose names state their classes; these run too, and their accuracy is counted.
     labels: the class names of a classifier, by default the model's, or else those of `other`; with labels, a
-    model with inputs other than photos also counts as a classifier. mean, std: see `gpunn classify`.
+    model with inputs other than photos also counts as a classifier. mean, std: see `gpunn classify`; refused
+    where nothing is a photo.
 
     backends and reference: "cpu64" (the ops' meaning in float64; quantised tensors in integers), "cpu",
     "webgpu", "litert" and "litert-ref" (LiteRT's default and reference kernels, for a file; extra `compare`),
@@ -111,6 +112,9 @@ def compare(
     labels = tuple(labels) or model.labels or (() if second_model is None else second_model.labels)
     scale = scales(model, second_model, stated)
     source = _source(model, second_model, inputs, truth, labels, scale, seed)
+    pixels = second_model is not None and photo_inputs(model, second_model, scale)
+    if stated != Scale(None, None) and source.pixels is None and not pixels:
+        raise ModelError("mean and std are for the pixels of photos, and there are no photos")
     report = progress or _silent
     names = reference, *pick_names(backends, reference, others=second_model is not None)
     first = list(itertools.islice(source.samples, layer_samples if per_layer else 1))

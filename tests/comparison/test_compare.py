@@ -208,6 +208,13 @@ def test_impossible_scales_are_refused_without_photos(scale: dict[str, Any]) -> 
         gpunn.compare(overflowing(), 1, ["cpu"], **scale)
 
 
+@pytest.mark.parametrize("scale", [{"mean": 3}, {"std": 2.5}, {"mean": 127.5, "std": 127.5}], ids=str)
+def test_a_scale_of_no_photos_is_refused(scale: dict[str, Any]) -> None:
+    for inputs in (1, np.zeros((1, 8), np.float32)):
+        with pytest.raises(gpunn.ModelError, match="for the pixels of photos, and there are no photos"):
+            gpunn.compare(overflowing(), inputs, ["cpu"], **scale)
+
+
 def test_impossible_counts_are_refused() -> None:
     with pytest.raises(gpunn.ModelError, match="layer_samples must be an integer of 1 or more, got 0"):
         gpunn.compare(overflowing(), 1, ["cpu"], per_layer=True, layer_samples=0)
