@@ -123,11 +123,14 @@ def compare(
     if case is not None:
         expect_layer(model, case[0], first[0])
     with ExitStack() as stack:
-        sides = [_open(name, model, file) for name in names]
+        sides: list[Side] = []
+        for name in names:
+            sides.append(_open(name, model, file))
+            stack.callback(sides[-1].close)
         second = None if second_model is None else _other(model, second_model, names, scale)
-        sides += [] if second is None else [second]
-        for side in sides:
-            stack.callback(side.close)
+        if second is not None:
+            sides.append(second)
+            stack.callback(second.close)
         whole = WholeRun(model, sides, labels, tolerance)
         for sample in itertools.chain(first, source.samples):
             report("inputs", whole.samples, source.count)

@@ -12,6 +12,7 @@ import pytest
 import gpunn
 from gpunn import vision
 from gpunn.backends.webgpu import device, shader
+from gpunn.comparison.sides import CompiledSide
 from gpunn.model import Model
 from gpunn.planning.liveness import Interval
 from gpunn.types import Array, float32
@@ -281,6 +282,14 @@ def test_state_and_strings(backend: str) -> None:
 def test_refused_backends(backends: list[str], reference: str, message: str) -> None:
     with pytest.raises(gpunn.ModelError, match=message):
         gpunn.compare(overflowing(), 1, backends, reference=reference)
+
+
+def test_what_was_opened_is_closed_where_a_backend_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = list[str]()
+    monkeypatch.setattr(CompiledSide, "close", lambda side: closed.append(side.info.name))
+    with pytest.raises(gpunn.ModelError, match="there is no backend 'nobody'"):
+        gpunn.compare(overflowing(), 1, ["cpu", "nobody"])
+    assert closed == ["cpu"]
 
 
 def test_refused_inputs(tmp_path: Path) -> None:
