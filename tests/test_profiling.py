@@ -181,6 +181,14 @@ def test_an_activation_with_numbers_is_shown_by_its_name() -> None:
 def test_wrong_inputs_are_refused() -> None:
     with pytest.raises(gpunn.ModelError, match="shape"):
         gpunn.profile(small_model(), [np.zeros((1, 2), np.float32)], backend="cpu")
+    with pytest.raises(gpunn.ModelError, match="inputs must be a list of arrays, got 5"):
+        gpunn.profile(small_model(), 5, backend="cpu")  # type: ignore[arg-type]
+
+
+def test_a_file_must_be_loaded_before() -> None:
+    for call in (gpunn.profile, gpunn.tune):
+        with pytest.raises(gpunn.ModelError, match=r"expected a gpunn\.Model, as gpunn\.load\(\) returns it"):
+            call("model.tflite")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

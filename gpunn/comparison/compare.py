@@ -7,12 +7,13 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gpunn.arguments import expect_integer, expect_list, integer
+from gpunn.arguments import expect_integer, expect_list, expect_path, integer
 from gpunn.comparison.case import SUFFIX, expect_layer, load_case, save_layer
 from gpunn.comparison.convert import Scale, photo_inputs, scales
 from gpunn.comparison.files import OtherFileSide
@@ -98,13 +99,19 @@ def compare(
     file; and the errors of gpunn.load and Model.compile. A difference is not an error: see Comparison.ok and
     .findings.
     """
-    if tolerance is not None and not tolerance >= 0:
-        raise ModelError(f"tolerance must be a number from 0, got {tolerance}")
+    if tolerance is not None and not (isinstance(tolerance, Real) and tolerance >= 0):
+        raise ModelError(f"tolerance must be a number from 0, got {tolerance!r}")
     layer_samples = expect_integer("layer_samples", layer_samples, 1)
-    if case is not None and Path(case[1]).suffix.lower() != SUFFIX:
-        raise ModelError(f"the file of a layer must end in {SUFFIX}, got {os.fspath(case[1])}")
+    for what, given in (("backends", backends), ("labels", labels)):
+        expect_list(what, given, "names")
+    backends = tuple(backends)
+    for name in (reference, *backends):
+        if not isinstance(name, str):
+            raise ModelError(f"a backend must be a name, got {name!r}")
+    if truth is not None:
+        expect_path("truth", truth)
     if case is not None:
-        expect_writable(case[1])
+        _check_case(case)
     stated = Scale(*given_scale(mean, std))
     file = None if isinstance(model, Model) else model
     model, inputs = _model(model, inputs)
@@ -165,6 +172,17 @@ def _model(model: Model | File, inputs: Any) -> tuple[Model, Any]:
         loaded, sample = load_case(model)
         return loaded, [sample.arrays] if inputs is None else inputs
     return load(model), inputs
+
+
+def _check_case(case: Any) -> None:
+    """Raise an error unless this may be the index of a layer, and a file that can be written."""
+    if not isinstance(case, (tuple, list)) or len(case) != 2:
+        raise ModelError(f"case must be the index of a layer and a file, got {case!r}")
+    expect_integer("the index of a layer", case[0])
+    expect_path("the file of a layer", case[1])
+    if Path(case[1]).suffix.lower() != SUFFIX:
+        raise ModelError(f"the file of a layer must end in {SUFFIX}, got {os.fspath(case[1])}")
+    expect_writable(case[1])
 
 
 def _other(model: Model, other: Model, names: Sequence[str], scale: tuple[Scale, Scale]) -> OtherFileSide:

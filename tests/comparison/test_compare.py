@@ -209,6 +209,25 @@ def test_impossible_scales_are_refused_without_photos(scale: dict[str, Any]) -> 
         gpunn.compare(overflowing(), 1, ["cpu"], **scale)
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"backends": "cpu"}, "backends must be a list of names, got 'cpu'"),
+        ({"backends": [1]}, "a backend must be a name, got 1"),
+        ({"reference": None}, "a backend must be a name, got None"),
+        ({"labels": 5}, "labels must be a list of names, got 5"),
+        ({"truth": 5}, "truth must be a path, got 5"),
+        ({"tolerance": "0.1"}, "tolerance must be a number from 0, got '0.1'"),
+        ({"case": 5}, "case must be the index of a layer and a file, got 5"),
+        ({"case": ("0", "layer.npz")}, "the index of a layer must be an integer, got '0'"),
+        ({"case": (0, 5)}, "the file of a layer must be a path, got 5"),
+    ],
+)
+def test_arguments_of_other_kinds_are_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(gpunn.ModelError, match=message):
+        gpunn.compare(overflowing(), 1, **{"backends": ["cpu"], **given})
+
+
 @pytest.mark.parametrize("scale", [{"mean": 3}, {"std": 2.5}, {"mean": 127.5, "std": 127.5}], ids=str)
 def test_a_scale_of_no_photos_is_refused(scale: dict[str, Any]) -> None:
     for inputs in (1, np.zeros((1, 8), np.float32)):
