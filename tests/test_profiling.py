@@ -185,12 +185,6 @@ def test_wrong_inputs_are_refused() -> None:
         gpunn.profile(small_model(), 5, backend="cpu")  # type: ignore[arg-type]
 
 
-def test_a_file_must_be_loaded_before() -> None:
-    for call in (gpunn.profile, gpunn.tune):
-        with pytest.raises(gpunn.ModelError, match=r"expected a gpunn\.Model, as gpunn\.load\(\) returns it"):
-            call("model.tflite")  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
     ("op", "shapes", "attrs", "expected"),
     [
