@@ -69,6 +69,9 @@ def benchmark(
     pick_bases(bases, chosen)  # what cannot be a base is refused before anything is measured
     if device is not None:
         _check_device(device, chosen)
+    readers = [name for name in OTHERS if _reads_onnx(name)]
+    if onnx is not None and not any(entrant.peer in readers for entrant in chosen):
+        raise ModelError(f"an ONNX file is for {', '.join(readers)}, which are not to be measured")
     conditions, loaded = Conditions.now(), load_model(model)
     random = random_source(loaded, max((b for b in batches if can_batch(loaded, b)), default=1), seed)
     samples = list(random.samples)
@@ -129,6 +132,10 @@ def entrants(
 def preference_text(preference: Preference) -> str:
     """Format a preference's name."""
     return preference.name.lower().replace("_", "-")
+
+
+def _reads_onnx(peer: str) -> bool:
+    return peer.startswith(("onnxruntime", "torch"))
 
 
 def _check_device(device: str, chosen: Sequence[Entrant]) -> None:
@@ -200,8 +207,7 @@ class _Bench:
         )
         if entrant.peer.startswith("ncnn"):
             return self._for_ncnn(entrant, job)
-        reads_onnx = entrant.peer.startswith(("onnxruntime", "torch"))
-        return self._for_onnx(model, entrant, job) if reads_onnx else job
+        return self._for_onnx(model, entrant, job) if _reads_onnx(entrant.peer) else job
 
     def _for_ncnn(self, entrant: Entrant, job: Job) -> Job:
         if entrant.batch > 1:

@@ -18,7 +18,16 @@ from gpunn.comparison.case import SUFFIX, expect_layer, load_case, save_layer
 from gpunn.comparison.convert import Scale, photo_inputs, scales
 from gpunn.comparison.files import OtherFileSide
 from gpunn.comparison.findings import find
-from gpunn.comparison.inputs import Sample, Source, array_sample, file_source, random_photos, random_source
+from gpunn.comparison.inputs import (
+    Sample,
+    Source,
+    array_sample,
+    expect_photos,
+    file_source,
+    first_samples,
+    random_photos,
+    random_source,
+)
 from gpunn.comparison.litert import RESOLVERS, LitertSide
 from gpunn.comparison.parts import exact_parts, joined, path
 from gpunn.comparison.result import Comparison, Inputs
@@ -119,14 +128,11 @@ def compare(
     labels = tuple(labels) or model.labels or (() if second_model is None else second_model.labels)
     scale = scales(model, second_model, stated)
     source = _source(model, second_model, inputs, truth, labels, scale, seed)
-    pixels = second_model is not None and photo_inputs(model, second_model, scale)
-    if stated != Scale(None, None) and source.pixels is None and not pixels:
-        raise ModelError("mean and std are for the pixels of photos, and there are no photos")
+    if second_model is None or not photo_inputs(model, second_model, scale):
+        expect_photos(source, mean, std)
     report = progress or _silent
     names = reference, *pick_names(backends, reference, others=second_model is not None)
-    first = list(itertools.islice(source.samples, layer_samples if per_layer else 1))
-    if not first:
-        raise ModelError("there is nothing to run the model on: no inputs")
+    first = first_samples(source, layer_samples if per_layer else 1)
     if case is not None:
         expect_layer(model, case[0], first[0])
     with ExitStack() as stack:

@@ -87,6 +87,7 @@ def test_peers_without_names_are_all_peers_in_float32(run: Run, monkeypatch: pyt
         (("--peers", "nobody"), "no peer 'nobody', only litert"),
         (("--base", "litert"), "not measured"),
         (("--backends", "cpu", "--device", "nope"), "device 'nope' is for gpunn-webgpu, gpunn-webgpu-f16"),
+        (("--onnx", MODEL), "an ONNX file is for onnxruntime, onnxruntime-webgpu, torch, "),
         (("--backends", "webgpu,cpu", "--device", "nope"), "there is no GPU adapter 'nope' (adapters: "),
     ],
 )
