@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import os
 from collections.abc import Iterable
 from numbers import Real
 from typing import Any
@@ -34,6 +35,18 @@ def is_number(value: Any) -> bool:
         return isinstance(value, Real) and not isinstance(value, bool) and not math.isinf(float(value))
     except OverflowError:  # an integer beyond float64
         return False
+
+
+def expect_model(model: Any, kind: type) -> None:
+    """Raise ModelError unless `model` is of a class of models, as a path or the bytes of a file are not."""
+    if not isinstance(model, kind):
+        raise ModelError(f"expected a gpunn.Model, as gpunn.load() returns it, got {type(model).__name__}")
+
+
+def expect_path(what: str, value: Any) -> None:
+    """Raise ModelError for what is no path of a file or folder."""
+    if not isinstance(value, (str, os.PathLike)):
+        raise ModelError(f"{what} must be a path, got {value!r}")
 
 
 def expect_list(what: str, value: Any, of: str) -> None:

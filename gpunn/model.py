@@ -148,12 +148,6 @@ def _loaded_again(
     return model
 
 
-def expect_model(model: Any) -> None:
-    """Raise ModelError unless `model` is a Model, as a path or the bytes of a file are not."""
-    if not isinstance(model, Model):
-        raise ModelError(f"expected a gpunn.Model, as gpunn.load() returns it, got {type(model).__name__}")
-
-
 def load(
     source: Source, *, custom: Mapping[str, CustomOperator] | None = None, limits: Limits | None = None
 ) -> Model:

@@ -49,11 +49,13 @@ class Pointwise(NamedTuple):
     """A kernel's result element by element: an expression in the kernel's functions and its operands.
 
     `operands` are the reads that the expression names, each with the element that it stands for. The
-    functions need nothing else of the kernel but its parameters, its libraries and its other reads.
+    functions need nothing else of the kernel but its parameters, its libraries and its other reads. `signs`:
+    of the operands, where the expression is a sum of these reals or a function of it.
     """
 
     expression: str
     operands: Mapping[str, Repeat]
+    signs: tuple[int, ...] = ()
 
 
 class Reach(enum.Enum):

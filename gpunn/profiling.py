@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from gpunn.arguments import expect_integer
+from gpunn.arguments import expect_integer, expect_list, expect_model
 from gpunn.backends.base import Span, Trace
 from gpunn.comparison.inputs import array_sample, random_source
 from gpunn.compilation.base import Compilation
@@ -142,11 +142,13 @@ def profile(
     Raises the errors of compiling and running; ModelError for inputs that do not fit, for runs below 1 and
     for warmup below 0.
     """
+    expect_model(model, Model)
     runs, warmup = expect_integer("runs", runs, 1), expect_integer("warmup", warmup, 0)
     if inputs is None:
         source = random_source(model, seed=seed)
         described, arrays = source.description, next(source.samples).arrays
     else:
+        expect_list("inputs", inputs, "arrays")
         described, arrays = "given", array_sample(model, list(inputs), "inputs").arrays
     tell = progress or untold
     purpose = purpose_of(preference)

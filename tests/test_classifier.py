@@ -293,3 +293,12 @@ def test_another_batch_is_asked_for_before() -> None:
 def test_no_class_is_no_answer(top: int) -> None:
     with pytest.raises(ModelError, match="1 or more"):
         vision.classifier(scoring_model("softmax"), top=top)
+
+
+@pytest.mark.parametrize("other", [5, b"cat.jpg", ["cat.jpg"]])
+def test_files_are_named_by_paths(other: Any) -> None:
+    model = scoring_model("softmax")
+    with pytest.raises(ModelError, match="the file of class names must be a path, got"):
+        vision.classifier(model, labels=other)
+    with pytest.raises(ModelError, match="a photo must be a path, got"):
+        vision.preprocess(model, other)

@@ -181,6 +181,8 @@ def test_an_activation_with_numbers_is_shown_by_its_name() -> None:
 def test_wrong_inputs_are_refused() -> None:
     with pytest.raises(gpunn.ModelError, match="shape"):
         gpunn.profile(small_model(), [np.zeros((1, 2), np.float32)], backend="cpu")
+    with pytest.raises(gpunn.ModelError, match="inputs must be a list of arrays, got 5"):
+        gpunn.profile(small_model(), 5, backend="cpu")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from gpunn.bench.result import Benchmark, Entrant, Result, names
 from gpunn.comparison.inputs import Sample, random_source
 from gpunn.comparison.litert import LitertSide, expect_tflite
 from gpunn.comparison.sides import CPU, Side, open_side
+from gpunn.compilation.compiler import gpu_devices
 from gpunn.compilation.preference import Preference
 from gpunn.errors import DeviceError, ModelError, UnsupportedError
 from gpunn.importers import bytes_of
@@ -58,7 +59,7 @@ def benchmark(
     measured, else the first entrant that runs. onnx: a file of the same model for onnxruntime and PyTorch, by
     default one that is written from the model. device: part of an adapter's name.
     Raises the errors of gpunn.load(), ModelError for invalid arguments, DeviceError if nothing could be
-    measured.
+    measured, or if there is no such device for gpunn itself.
     """
     turns = turns or Turns()
     if not (turns.timeout > 0 and 0 <= turns.seconds < math.inf):
@@ -66,9 +67,11 @@ def benchmark(
         raise ModelError(f"turns must have a length of seconds and a timeout above 0, got {given}")
     chosen = entrants(backends, preferences, peers, batches, threads or (os.cpu_count() or 1,))
     pick_bases(bases, chosen)  # what cannot be a base is refused before anything is measured
-    if device is not None and not any(PEERS[entrant.peer].takes_device for entrant in chosen):
-        takers = ", ".join(name for name, kind in PEERS.items() if kind.takes_device)
-        raise ModelError(f"device {device!r} is for {takers}, which are not to be measured")
+    if device is not None:
+        _check_device(device, chosen)
+    readers = [name for name in OTHERS if _reads_onnx(name)]
+    if onnx is not None and not any(entrant.peer in readers for entrant in chosen):
+        raise ModelError(f"an ONNX file is for {', '.join(readers)}, which are not to be measured")
     conditions, loaded = Conditions.now(), load_model(model)
     random = random_source(loaded, max((b for b in batches if can_batch(loaded, b)), default=1), seed)
     samples = list(random.samples)
@@ -131,6 +134,20 @@ def preference_text(preference: Preference) -> str:
     return preference.name.lower().replace("_", "-")
 
 
+def _reads_onnx(peer: str) -> bool:
+    return peer.startswith(("onnxruntime", "torch"))
+
+
+def _check_device(device: str, chosen: Sequence[Entrant]) -> None:
+    """Raise an error for a device that nothing chosen takes, and for one that gpunn's GPU backend lacks."""
+    takers = [name for name, kind in PEERS.items() if kind.takes_device]
+    asked = {entrant.peer for entrant in chosen}.intersection(takers)
+    if not asked:
+        raise ModelError(f"device {device!r} is for {', '.join(takers)}, which are not to be measured")
+    if not asked.isdisjoint(OURS):
+        gpu_devices().find_adapter(device, low_power=False)
+
+
 def _check(what: str, given: Sequence[str], known: Collection[str]) -> None:
     for name in given:
         if name not in known:
@@ -190,8 +207,7 @@ class _Bench:
         )
         if entrant.peer.startswith("ncnn"):
             return self._for_ncnn(entrant, job)
-        reads_onnx = entrant.peer.startswith(("onnxruntime", "torch"))
-        return self._for_onnx(model, entrant, job) if reads_onnx else job
+        return self._for_onnx(model, entrant, job) if _reads_onnx(entrant.peer) else job
 
     def _for_ncnn(self, entrant: Entrant, job: Job) -> Job:
         if entrant.batch > 1:

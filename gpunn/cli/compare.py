@@ -63,8 +63,11 @@ def compare(
         ),
     ] = False,
     layer_samples: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Number of inputs for comparing layers.")
-    ] = 1,
+        int | None,
+        typer.Option(
+            metavar="N", min=1, show_default=False, help="Number of inputs for --per-layer.  [default: 1]"
+        ),
+    ] = None,
     relaxed: Annotated[
         bool, typer.Option("--relaxed", help="Also compare gpunn's backends with float32 stored as float16.")
     ] = False,
@@ -113,6 +116,8 @@ def compare(
     """
     if random is not None and (inputs or truth):
         raise typer.BadParameter("random inputs and files exclude each other", param_hint="--random")
+    if layer_samples is not None and not per_layer:
+        raise typer.BadParameter("layers are compared with --per-layer", param_hint="--layer-samples")
     scale = mean_and_std(pixels, mean, std)
     models = [path for path in inputs or () if path.suffix.lower() in SUFFIXES]
     if models:
@@ -131,7 +136,7 @@ def compare(
             _names(backends, device, relaxed),
             reference=reference,
             per_layer=per_layer,
-            layer_samples=layer_samples,
+            layer_samples=layer_samples or 1,
             labels=() if loaded is None else vision.class_labels(loaded, labels),
             truth=truth,
             other=other,

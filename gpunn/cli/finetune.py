@@ -178,7 +178,14 @@ def _target(model: gpunn.Model, file: Path, output: Path | None) -> Path:
     if target.suffix.lower() not in format.suffixes:
         raise FormatError(f"{target}: {file.name} is written as {', '.join(format.suffixes)}")
     expect_writable(target)
+    if not model.labels:  # then its kind of file may have no place for the names of the classes
+        expect_writable(_beside(target))
     return target
+
+
+def _beside(target: Path) -> Path:
+    """Return the file of the class names of a model that has no place for them."""
+    return target.with_name(f"{target.stem}_labels.txt")
 
 
 def _write(found: gpunn.Finetuned, target: Path) -> Path | None:
@@ -186,7 +193,7 @@ def _write(found: gpunn.Finetuned, target: Path) -> Path | None:
     found.model.save(target)
     if gpunn.load(target).labels:
         return None
-    labels = target.with_name(f"{target.stem}_labels.txt")
+    labels = _beside(target)
     labels.write_text("".join(f"{label}\n" for label in found.labels), encoding="utf-8")
     return labels
 

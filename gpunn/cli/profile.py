@@ -32,7 +32,7 @@ from gpunn.cli.show import (
     stdout,
 )
 from gpunn.cli.wrap import say
-from gpunn.comparison.inputs import file_source
+from gpunn.comparison.inputs import expect_photos, file_source, first_samples
 from gpunn.files import expect_writable
 from gpunn.profiling import AppendedRow, Profile
 from gpunn.profiling import Row as Operation
@@ -93,7 +93,8 @@ def profile(
         expect_writable(trace)
     loaded, scale = gpunn.load(model), mean_and_std(pixels, mean, std)
     source = file_source(loaded, inputs or (), mean=scale[0], std=scale[1])
-    arrays = next(source.samples).arrays if inputs else None
+    expect_photos(source, *scale)
+    arrays = first_samples(source)[0].arrays if inputs else None
     with progress_bars(quiet=as_json) as told:
         found = gpunn.profile(
             loaded,

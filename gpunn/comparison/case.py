@@ -22,6 +22,7 @@ from gpunn.comparison.inputs import Sample, array_sample
 from gpunn.comparison.parts import exact_parts, joined
 from gpunn.errors import FormatError, ModelError, UnsupportedError
 from gpunn.graph.exact import evaluate
+from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.model import Model
 from gpunn.types import Array, DType, Quantization, TensorType
@@ -38,24 +39,35 @@ _KINDS = (int, float, str, bool, type(None))
 def save_layer(model: Model, index: int, sample: Sample, path: str | os.PathLike[str]) -> None:
     """Write operation `index` of the optimised model as a case, with the inputs that a sample gives it.
 
-    Raises ModelError if there is no such operation; UnsupportedError if it is custom, works on strings, or
-    has attributes that are not plain values.
+    Raises what expect_layer() does.
     """
-    optimised = joined(exact_parts(model, sample.arrays))
-    if not 0 <= index < len(optimised.operations):
-        raise ModelError(f"{model.name} has layers 0 to {len(optimised.operations) - 1}, got {index}")
+    optimised = _optimised(model, index, sample)
     values = start(optimised, sample.arrays)
     wanted = next(itertools.islice(evaluations(optimised, values), index, None))
     sources = {o for o in wanted.inputs if o is not None and o.value is None}
     save_case(path, wanted, {o: narrow(values[o], o) for o in sources})
 
 
+def expect_layer(model: Model, index: int, sample: Sample) -> None:
+    """Raise an error unless save_layer() can write operation `index`, before anything is computed.
+
+    Raises ModelError if there is no such operation; UnsupportedError if it is custom, works on strings, or
+    has attributes that are not plain values.
+    """
+    _text_of(_optimised(model, index, sample).operations[index])
+
+
+def _optimised(model: Model, index: int, sample: Sample) -> Graph:
+    """Return the optimised model, if it has so many operations."""
+    optimised = joined(exact_parts(model, sample.arrays))
+    if not 0 <= index < len(optimised.operations):
+        raise ModelError(f"{model.name} has layers 0 to {len(optimised.operations) - 1}, got {index}")
+    return optimised
+
+
 def save_case(path: str | os.PathLike[str], operation: Operation, values: Mapping[Operand, Array]) -> None:
     """Write a case; `values` are the inputs that are not constants."""
-    where = f"{operation.op} ({operation.origin})"
-    operands = [o for o in (*operation.inputs, *operation.outputs) if o is not None]
-    if operation.custom is not None or any(o.type.dtype is DType.STRING for o in operands):
-        raise UnsupportedError(f"{where} is custom or works on strings, and cannot be saved by itself")
+    text = np.frombuffer(_text_of(operation).encode(), np.uint8)
     arrays = {
         f"in{index}": operand.value if operand.value is not None else values[operand]
         for index, operand in enumerate(operation.inputs)
@@ -63,6 +75,16 @@ def save_case(path: str | os.PathLike[str], operation: Operation, values: Mappin
     }
     results = evaluate(operation, values)
     arrays |= {f"out{index}": np.asarray(result) for index, result in enumerate(results)}
+    with open(path, "wb") as file:
+        np.savez_compressed(file, allow_pickle=False, case=text, **arrays)
+
+
+def _text_of(operation: Operation) -> str:
+    """Return the text of a case."""
+    where = f"{operation.op} ({operation.origin})"
+    operands = [o for o in (*operation.inputs, *operation.outputs) if o is not None]
+    if operation.custom is not None or any(o.type.dtype is DType.STRING for o in operands):
+        raise UnsupportedError(f"{where} is custom or works on strings, and cannot be saved by itself")
     described = {
         "format": FORMAT,
         "op": operation.op,
@@ -71,9 +93,7 @@ def save_case(path: str | os.PathLike[str], operation: Operation, values: Mappin
         "inputs": [_described(operand) for operand in operation.inputs],
         "outputs": [_described(operand) for operand in operation.outputs],
     }
-    text = np.frombuffer(json.dumps(described).encode(), np.uint8)
-    with open(path, "wb") as file:
-        np.savez_compressed(file, allow_pickle=False, case=text, **arrays)
+    return json.dumps(described)
 
 
 def _plain(value: Any, where: str) -> Any:

@@ -7,17 +7,27 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gpunn.arguments import expect_integer, expect_list, integer
-from gpunn.comparison.case import SUFFIX, load_case, save_layer
+from gpunn.arguments import expect_integer, expect_list, expect_path, integer
+from gpunn.comparison.case import SUFFIX, expect_layer, load_case, save_layer
 from gpunn.comparison.convert import Scale, photo_inputs, scales
 from gpunn.comparison.files import OtherFileSide
 from gpunn.comparison.findings import find
-from gpunn.comparison.inputs import Sample, Source, array_sample, file_source, random_photos, random_source
+from gpunn.comparison.inputs import (
+    Sample,
+    Source,
+    array_sample,
+    expect_photos,
+    file_source,
+    first_samples,
+    random_photos,
+    random_source,
+)
 from gpunn.comparison.litert import RESOLVERS, LitertSide
 from gpunn.comparison.parts import exact_parts, joined, path
 from gpunn.comparison.result import Comparison, Inputs
@@ -68,7 +78,8 @@ def compare(
     of the model's inputs; or a path, or a sequence of paths: photos, folders of photos, .npy and .npz files.
     truth: a folder of photos whose names state their classes; these run too, and their accuracy is counted.
     labels: the class names of a classifier, by default the model's, or else those of `other`; with labels, a
-    model with inputs other than photos also counts as a classifier. mean, std: see `gpunn classify`.
+    model with inputs other than photos also counts as a classifier. mean, std: see `gpunn classify`; refused
+    where nothing is a photo.
 
     backends and reference: "cpu64" (the ops' meaning in float64; quantised tensors in integers), "cpu",
     "webgpu", "litert" and "litert-ref" (LiteRT's default and reference kernels, for a file; extra `compare`),
@@ -97,13 +108,19 @@ def compare(
     file; and the errors of gpunn.load and Model.compile. A difference is not an error: see Comparison.ok and
     .findings.
     """
-    if tolerance is not None and not tolerance >= 0:
-        raise ModelError(f"tolerance must be a number from 0, got {tolerance}")
+    if tolerance is not None and not (isinstance(tolerance, Real) and tolerance >= 0):
+        raise ModelError(f"tolerance must be a number from 0, got {tolerance!r}")
     layer_samples = expect_integer("layer_samples", layer_samples, 1)
-    if case is not None and Path(case[1]).suffix.lower() != SUFFIX:
-        raise ModelError(f"the file of a layer must end in {SUFFIX}, got {os.fspath(case[1])}")
+    for what, given in (("backends", backends), ("labels", labels)):
+        expect_list(what, given, "names")
+    backends = tuple(backends)
+    for name in (reference, *backends):
+        if not isinstance(name, str):
+            raise ModelError(f"a backend must be a name, got {name!r}")
+    if truth is not None:
+        expect_path("truth", truth)
     if case is not None:
-        expect_writable(case[1])
+        _check_case(case)
     stated = Scale(*given_scale(mean, std))
     file = None if isinstance(model, Model) else model
     model, inputs = _model(model, inputs)
@@ -111,21 +128,26 @@ def compare(
     labels = tuple(labels) or model.labels or (() if second_model is None else second_model.labels)
     scale = scales(model, second_model, stated)
     source = _source(model, second_model, inputs, truth, labels, scale, seed)
+    if second_model is None or not photo_inputs(model, second_model, scale):
+        expect_photos(source, mean, std)
     report = progress or _silent
+    names = reference, *pick_names(backends, reference, others=second_model is not None)
+    first = first_samples(source, layer_samples if per_layer else 1)
+    if case is not None:
+        expect_layer(model, case[0], first[0])
     with ExitStack() as stack:
-        names = reference, *pick_names(backends, reference, others=second_model is not None)
-        sides = [_open(name, model, file) for name in names]
+        sides: list[Side] = []
+        for name in names:
+            sides.append(_open(name, model, file))
+            stack.callback(sides[-1].close)
         second = None if second_model is None else _other(model, second_model, names, scale)
-        sides += [] if second is None else [second]
-        for side in sides:
-            stack.callback(side.close)
-        first = list(itertools.islice(source.samples, layer_samples if per_layer else 1))
+        if second is not None:
+            sides.append(second)
+            stack.callback(second.close)
         whole = WholeRun(model, sides, labels, tolerance)
         for sample in itertools.chain(first, source.samples):
             report("inputs", whole.samples, source.count)
             whole.add(sample)
-        if whole.samples == 0:
-            raise ModelError("there is nothing to run the model on: no inputs")
         report("inputs", whole.samples, whole.samples)
         walked, unlike = _walk(model, sides, per_layer, first, report)
         if case is not None:
@@ -156,6 +178,17 @@ def _model(model: Model | File, inputs: Any) -> tuple[Model, Any]:
         loaded, sample = load_case(model)
         return loaded, [sample.arrays] if inputs is None else inputs
     return load(model), inputs
+
+
+def _check_case(case: Any) -> None:
+    """Raise an error unless this may be the index of a layer, and a file that can be written."""
+    if not isinstance(case, (tuple, list)) or len(case) != 2:
+        raise ModelError(f"case must be the index of a layer and a file, got {case!r}")
+    expect_integer("the index of a layer", case[0])
+    expect_path("the file of a layer", case[1])
+    if Path(case[1]).suffix.lower() != SUFFIX:
+        raise ModelError(f"the file of a layer must end in {SUFFIX}, got {os.fspath(case[1])}")
+    expect_writable(case[1])
 
 
 def _other(model: Model, other: Model, names: Sequence[str], scale: tuple[Scale, Scale]) -> OtherFileSide:

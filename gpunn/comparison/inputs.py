@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,6 +51,20 @@ class Source:
     count: int | None
     skipped: Skipped = field(default_factory=Skipped)
     pixels: vision.PhotoInput | None = None
+
+
+def expect_photos(source: Source, mean: GivenNumbers | None, std: GivenNumbers | None) -> None:
+    """Raise ModelError for a scale of pixels, if there are no photos that it could be for."""
+    if source.pixels is None and not mean is std is None:
+        raise ModelError("mean and std are for the pixels of photos, and there are no photos")
+
+
+def first_samples(source: Source, count: int = 1) -> list[Sample]:
+    """Take up to so many samples; raise ModelError if there are none."""
+    found = list(itertools.islice(source.samples, count))
+    if not found:
+        raise ModelError("there is nothing to run the model on: no inputs")
+    return found
 
 
 def random_source(model: Graph, count: int = 1, seed: int = 0) -> Source:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+from gpunn.arguments import expect_list
 from gpunn.backends.base import Pending
 from gpunn.backends.interrupt import Stop
 from gpunn.types import Array
@@ -84,6 +85,7 @@ def results_in_order(frames: Iterable[Any], submit: Callable[..., Event], in_fli
 
     What a frame raises, or taking it from `frames`, comes after the results of the frames before it.
     """
+    expect_list("frames", frames, "inputs")
     ring: deque[Event] = deque()
     source = iter(frames)
     failure: Exception | None = None

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from gpunn.arguments import expect_model
 from gpunn.backends.worker import undisturbed
 from gpunn.compilation.assembly import Settings, built, compilation
 from gpunn.compilation.compiler import gpu_devices
@@ -30,7 +31,8 @@ def tune(
     measured `again`. If shapes depend on values, only what comes before those is tuned. progress: called as
     (what, done, total). Raises the errors of compiling.
     """
-    graph = reshaped(model, shapes) if shapes else model
+    expect_model(model, Graph)
+    graph = model if shapes is None else reshaped(model, shapes)
     return undisturbed(partial(_tuned, graph, device, relaxed, again, progress or untold))
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from PIL import Image
 
-from gpunn.arguments import expect_integer, expect_number
+from gpunn.arguments import expect_integer, expect_model, expect_number
 from gpunn.errors import ModelError, RunCancelledError
 from gpunn.files import Skipped
 from gpunn.finetuning.layers import for_classes
@@ -18,7 +18,7 @@ from gpunn.finetuning.photos import Examples, Told, read_photos
 from gpunn.finetuning.progress import Epoch, FinetuneProgress, OnProgress
 from gpunn.finetuning.run import LAYERS, Layers, Run
 from gpunn.graph.pixels import GivenNumbers
-from gpunn.model import Model, expect_model
+from gpunn.model import Model
 from gpunn.training.optimizers import SGD, Adam, Optimizer
 from gpunn.training.step import with_values_of
 from gpunn.vision import photo_input
@@ -155,7 +155,7 @@ def _check(
     layers: str,
     optimizer: str,
 ) -> None:
-    expect_model(model)
+    expect_model(model, Model)
     for what, value, least in (("epochs", epochs, 1), ("batch", batch, 1), ("seed", seed, 0)):
         expect_integer(what, value, least)
     expect_number("validation", validation, 1)

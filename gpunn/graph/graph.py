@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,6 +11,7 @@ import numpy.typing as npt
 
 from gpunn.errors import ModelError
 from gpunn.graph.classes import Classes
+from gpunn.graph.given import expect_input, expect_lists, expect_operand, expect_tensor
 from gpunn.graph.inference import Declared, Inferred, call_of, expected, inferred, lookup
 from gpunn.graph.known_values import short_results
 from gpunn.graph.operation import Lifetime, Operand, Operation, custom_of
@@ -85,9 +85,7 @@ class Graph:
         The extents along the axes `open` may be others in each run; if that is None, so may their number.
         `default` and `rounds` are as in Operand. Raises ModelError for axes that the type does not have.
         """
-        axes = {operator.index(axis) for axis in open or ()}
-        if not axes <= {*range(type.rank)}:
-            raise ModelError(f"input {name!r} of rank {type.rank} has no axes {sorted(axes)}")
+        axes = expect_input(name, type, open, default)
         shape = OpenShape(tuple(None if k in axes else n for k, n in enumerate(type.shape))) if axes else None
         shape = OpenShape(None) if open is None else shape
         type = bounded(name, type)
@@ -111,6 +109,8 @@ class Graph:
         value: also what numpy makes an array of; Python's numbers become float32 and int32 if there is no
         type. Raises ModelError where the array does not have the type, or the type cannot hold the values.
         """
+        if type is not None:
+            expect_tensor(name, type)
         value = as_constant(f"constant {name!r}", value, type)
         type = type or TensorType(DType.of(value.dtype), value.shape)
         expect_type(f"constant {name!r}", value, type)
@@ -124,6 +124,7 @@ class Graph:
         Zeros are zero points where the type is quantised. All that a run reads of it is the value before the
         run; update() says what the next run finds. The array is referenced, not copied.
         """
+        expect_tensor(name, type)
         if type.dtype is DType.STRING:
             raise ModelError(f"variable {name!r} is {type}: strings are not kept between runs")
         operand = Operand(name, bounded(name, type), Lifetime.VARIABLE)
@@ -139,6 +140,7 @@ class Graph:
         ModelError unless it is a variable of the model, without update so far, and the operand, of the same
         type, one that outputs may be.
         """
+        expect_operand("an update", variable)
         if variable not in self.variables:
             raise ModelError(f"{variable!r} is no variable of model {self.name!r}")
         where = f"the update of {variable.name!r}"
@@ -146,6 +148,7 @@ class Graph:
             raise ModelError(
                 f"{where} by {operand.name!r}: {self.updates[variable].name!r} does that already"
             )
+        expect_operand(where, operand)
         self._expect_known(operand, where)
         if operand.type != variable.type and not self.waits(operand):
             raise ModelError(f"{where} must be {variable.type}, got {operand!r}")
@@ -176,10 +179,13 @@ class Graph:
         attributes and types of inputs. Raises ModelError when the op is unknown, its inputs or attributes
         break a rule, or an input does not come before it.
         """
-        definition, declared = lookup(op), Declared(tuple(names), tuple(quantization), tuple(open), hybrid)
+        definition = lookup(op)
+        attrs = {} if attrs is None else attrs
+        expect_lists(definition.name, inputs, attrs, names, quantization)
+        inputs, declared = tuple(inputs), Declared(tuple(names), tuple(quantization), tuple(open), hybrid)
         for operand in inputs:
             self._expect_known(operand, f"{definition.name} ({origin})")
-        call = known.call if known else call_of(definition, inputs, attrs or {}, origin, self.value_of)
+        call = known.call if known else call_of(definition, inputs, attrs, origin, self.value_of)
         if any(map(self.waits, inputs)):
             return self._wait(definition, call, inputs, declared, expected(definition, call, len(names)))
         definition.check_strings(call)
@@ -253,11 +259,14 @@ class Graph:
     def output(self, *operands: Operand) -> None:
         """Declare outputs of the model, in order: results, inputs or constants of it."""
         for operand in operands:
+            expect_operand("an output", operand)
             self._expect_known(operand, "an output")
         self.outputs.extend(operands)
         self.template = None
 
     def _expect_known(self, operand: Operand | None, where: str) -> None:
+        if operand is not None:
+            expect_operand(where, operand)
         if operand is not None and operand.value is None and operand not in self._known:
             raise ModelError(
                 f"{where}: {operand!r} is neither an input or variable of model {self.name!r} "

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gpunn.errors import GpunnError, ModelError
+from gpunn.graph.given import expect_quantization
 from gpunn.graph.operation import Lifetime, Operand
 from gpunn.ops import OPS
 from gpunn.ops.call import Call, ResultsNeededError, ValueNeededError
@@ -30,6 +31,9 @@ class Declared:
             call.fail(f"has {len(types)} results, got quantisations for {len(self.quantization)}")
         if not self.quantization:
             return tuple(types)
+        for type, found in zip(types, self.quantization, strict=True):
+            if found is not None:
+                expect_quantization(call.where, found, type.shape)
         return tuple(replace(t, quantization=q) for t, q in zip(types, self.quantization, strict=True))
 
     def operands(self, call: Call, types: Sequence[TensorType], number: int) -> tuple[Operand, ...]:
@@ -52,7 +56,7 @@ def lookup(op: str | Op) -> Op:
         if OPS.get(op.name, op) is not op:
             raise ModelError(f"{op.name!r} is an op of gpunn, a custom one must have another name")
         return op
-    if op not in OPS:
+    if not isinstance(op, str) or op not in OPS:
         raise ModelError(f"there is no op {op!r}")
     return OPS[op]
 

@@ -21,6 +21,8 @@ _PICTURE_RANK = 3  # height, width, channels
 
 def reshaped(model: Graph, shapes: Mapping[str, Sequence[int]]) -> Graph:
     """Return the graph for inputs of these shapes, by name; see gpunn.Model.reshaped()."""
+    if not isinstance(shapes, Mapping):
+        raise ModelError(f"shapes must be a dict, by the names of inputs, got {shapes!r}")
     names, wanted = [i.name for i in model.inputs], [i.type.shape for i in model.inputs]
     for name, shape in shapes.items():
         if names.count(name) != 1:

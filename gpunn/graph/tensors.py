@@ -16,6 +16,8 @@ MAX_SHORT = 64  # elements of what may be a shape, or a list of indices into one
 
 def expect_type(what: str, value: Array, type: TensorType) -> None:
     """Raise ModelError unless an array has the dtype and shape of a type."""
+    if not isinstance(value, (np.ndarray, np.generic)):
+        raise ModelError(f"{what} should be an array as {type}, got {value!r}")
     if value.dtype != type.dtype.numpy or value.shape != type.shape:
         raise ModelError(f"{what} should be {type}, got {value.dtype}{list(value.shape)}")
 

@@ -34,9 +34,15 @@ ROOM_SINCE = 29  # the first feature level at which an execution finds the dimen
 
 
 class Event:
-    """The end of an execution (ANeuralNetworksEvent); several threads may wait for it."""
+    """The end of an execution (ANeuralNetworksEvent); several threads may wait for it.
+
+    start_compute() makes one. Raises BAD_DATA unless `complete`, which waits for the end, can be called.
+    """
 
     def __init__(self, complete: Callable[[], None]) -> None:
+        expect_given("what completes an event", complete)
+        if not callable(complete):
+            bad(f"what completes an event must be a function, got {complete!r}")
         self._complete: Callable[[], None] | None = complete
         self._error: Exception | None = None
         self._lock = make_lock()

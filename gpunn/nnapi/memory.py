@@ -8,7 +8,7 @@ import os
 import numpy as np
 
 from gpunn.errors import NnapiError, ResultCode
-from gpunn.nnapi.values import bad, expect_given, expect_index
+from gpunn.nnapi.values import bad, expect_given, expect_index, expect_kind
 from gpunn.types import Array
 
 PROT_NONE, PROT_READ, PROT_WRITE = 0, 1, 2  # as POSIX has them; Python's mmap names them on Unix only
@@ -18,10 +18,18 @@ class Memory:
     """A region of bytes that is never copied (ANeuralNetworksMemory).
 
     It lives as long as something refers to it; there is no call to free it. Make one with create_from_fd() or
-    from_array().
+    from_array(). Raises BAD_DATA for other arrays than flat, C-contiguous ones of bytes, and for flags that
+    are no bool or that the array does not allow.
     """
 
     def __init__(self, data: Array, readable: bool, writable: bool) -> None:
+        expect_kind("the bytes of a memory", data, np.ndarray)
+        if data.dtype != np.uint8 or data.ndim != 1 or not data.flags.c_contiguous:
+            bad(f"the bytes of a memory must be a flat, C-contiguous array of uint8, got {data!r}")
+        expect_kind("readable", readable, bool)
+        expect_kind("writable", writable, bool)
+        if writable and not data.flags.writeable:
+            bad("a writable memory needs an array that may be written")
         self._bytes = data
         self.readable = readable
         self.writable = writable

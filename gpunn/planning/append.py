@@ -138,7 +138,9 @@ class _Appending:
             found.values[result] = found.values[source]
             return result
         step = self._step(home, number, found.values)
-        if step is None or self._bindings(home, [*found.steps, step]) > self.most:
+        if step is None or step.cancels(found.steps):
+            return None
+        if self._bindings(home, [*found.steps, step]) > self.most:
             return None
         kernels = self.placements[home].kernels
         if step.kernel.libraries and any(PurePath(k.body).suffix for k in kernels):
@@ -179,8 +181,7 @@ class _Appending:
             if unread if number is None else not (reach is Reach.DENSE or size == 1):
                 return None
             found[read.name] = number
-        step = Step(place, operation, kernel, found)
-        return None if step.cancels else step
+        return Step(place, operation, kernel, found)
 
     def _binds_twice(self, home: int, steps: Sequence[Step]) -> bool:
         """Tell whether a kernel would read the tensor in whose rows it stores the result of the last step."""

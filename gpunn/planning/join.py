@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.planning.partition import ALIAS, DEVICE, Placement
-from gpunn.planning.places import Copies, Kernels, Place, Places, whole, written_in_rows
+from gpunn.planning.places import Numbered, Place, Places, whole, written_in_rows
 from gpunn.rows import Rows, Walk
 
 
@@ -48,25 +48,24 @@ class _Joins:
         assert places is not None
         (result,) = operation.outputs
         owner, outer = state.places.get(result, (result, None))
-        kernels = state.kernels[operation]
-        copies = Copies(kernels, ((r.operand for r in k.reads) for k in kernels))
-        for index, (operand, rows) in enumerate(zip(operation.inputs, places(operation.call()), strict=True)):
+        kernels = state.bindings(operation)
+        for operand, rows in zip(operation.inputs, places(operation.call()), strict=True):
             assert operand is not None
             assert not isinstance(outer, Walk)  # results of operations with places are copied there: _moved()
             place = rows if rows is None or outer is None else rows.within(outer, result.type.size)
-            if place is not None and all(whole(w) for k in copies.of(index) for w in k.writes):
+            copies = kernels.reading(operand)
+            if place is not None and all(whole(w) for k in copies.values() for w in k.writes):
                 source = state.source(operand)
                 producer = state.producers.get(source)
                 if producer is not None and producer.operation in near and producer.backend == DEVICE:
                     changed = self._moved(producer.operation, operation, source, (owner, place))
                     if changed is not None:
                         state.put(source, (owner, place), changed)
-                        copies.drop(index)
-        state.kernels[operation] = copies.left
+                        kernels.drop(copies)
 
     def _moved(
         self, producer: Operation, copier: Operation, source: Operand, place: Place
-    ) -> dict[Operation, Kernels] | None:
+    ) -> dict[Operation, Numbered] | None:
         """Return the new kernels of those who write and read a result that an operation copies to a place.
 
         None if one of them cannot do so there.
@@ -76,14 +75,15 @@ class _Joins:
         everyone = Counter(p.operation for v in views for p in state.readers.get(v, ()) if p.backend != ALIAS)
         if source in state.places or everyone[copier] != 1 or not state.results.isdisjoint(views):
             return None
-        kernels = state.kernels[producer]
-        written = written_in_rows(kernels, producer.outputs.index(source), rows, source, owner)
+        kernels = state.bindings(producer).writing(source)
+        made = written_in_rows([*kernels.values()], producer.outputs.index(source), rows, source, owner)
         others = [operation for operation in everyone if operation is not copier]
         joins = producer.definition.places is not None
         if isinstance(rows, Walk) and (self.software or others or joins):
             return None  # others find their elements in rows alone
-        if written is None or state.binds_twice(producer, owner, views):
+        if made is None or state.binds_twice(producer, owner, views):
             return None
+        written = dict(zip(kernels, made, strict=True))
         if not others:
             return {producer: written}
         assert isinstance(rows, Rows)

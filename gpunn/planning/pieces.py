@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Lifetime, Operand, Operation
 from gpunn.planning.partition import ALIAS, DEVICE, Placement
-from gpunn.planning.places import Copies, Kernels, Place, Places, in_words, owners, whole
+from gpunn.planning.places import Numbered, Place, Places, in_words, owners, whole
 from gpunn.rows import Rows, Walk
 
 
@@ -46,21 +46,20 @@ def _leave(state: Places, operation: Operation, near: set[Operation]) -> None:
         return  # what a variable holds may be replaced before a piece of it is read
     if any(o.type.dtype is not owner.type.dtype for o in (operand, *operation.outputs)):
         return  # it would copy each element as one of another type
-    kernels = state.kernels[operation]
-    copies = Copies(kernels, ((w.output for w in k.writes) for k in kernels))
-    for number, (result, rows) in enumerate(zip(operation.outputs, sources(operation.call()), strict=True)):
+    kernels = state.bindings(operation)
+    for result, rows in zip(operation.outputs, sources(operation.call()), strict=True):
         place = rows if rows is None or outer is None else rows.within(outer, operand.type.size)
-        if place is not None and all(whole(r) for k in copies.of(number) for r in k.reads):
+        copies = kernels.writing(result)
+        if place is not None and all(whole(r) for k in copies.values() for r in k.reads):
             changed = _found(state, result, owner, place, near)
             if changed is not None:
                 state.put(result, (owner, place), changed)
-                copies.drop(number)
-    state.kernels[operation] = copies.left
+                kernels.drop(copies)
 
 
 def _found(
     state: Places, result: Operand, owner: Operand, rows: Rows, near: set[Operation]
-) -> dict[Operation, Kernels] | None:
+) -> dict[Operation, Numbered] | None:
     """Return the new kernels of those who read a result, if all of them find it in its owner; else None."""
     views = [*state.views(result)]
     readers = {p.operation: p for v in views for p in state.readers.get(v, ()) if p.backend != ALIAS}

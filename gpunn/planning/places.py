@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gpunn.graph.operation import Operand, Operation
@@ -16,6 +16,8 @@ _WORD = 4  # bytes
 _MOST_LEVELS = 3  # of rows within rows: each takes a store ten instructions
 
 Kernels = tuple[Kernel, ...]
+# Some of an operation's kernels, by the place among all of them.
+Numbered = dict[int, Kernel]
 # The operand that has the bytes of another one, and where they are in it.
 Place = tuple[Operand, Rows | Walk]
 
@@ -25,12 +27,13 @@ class Places:
     """The places of results in their owners, and the kernels of operations that find them there.
 
     `results`: operands that leave the model. `producers`, `readers`: of each operand; who reads it more than
-    once stands there more than once.
+    once stands there more than once. `bound`: the kernels of operations that were asked for.
     """
 
     placements: Sequence[Placement]
     results: set[Operand]
     kernels: dict[Operation, Kernels] = field(default_factory=dict)
+    bound: dict[Operation, Bindings] = field(default_factory=dict)
     places: dict[Operand, Place] = field(default_factory=dict)
     producers: dict[Operand, Placement] = field(default_factory=dict)
     readers: dict[Operand, list[Placement]] = field(default_factory=dict)
@@ -45,9 +48,11 @@ class Places:
 
     def placed(self, why: str) -> tuple[Placement, ...]:
         """Return the placements with their new kernels; `why`: the reason of those that have none left."""
-        return tuple(self._placed(p, self.kernels[p.operation], why) for p in self.placements)
+        return tuple(self._placed(p, why) for p in self.placements)
 
-    def _placed(self, placement: Placement, kernels: Kernels, why: str) -> Placement:
+    def _placed(self, placement: Placement, why: str) -> Placement:
+        found = self.bound.get(placement.operation)
+        kernels = placement.kernels if found is None else found.left
         left = kernels or not placement.kernels
         return replace(placement, kernels=kernels, reason=placement.reason if left else why)
 
@@ -57,14 +62,21 @@ class Places:
             if not on_host:
                 yield [*group]
 
-    def put(self, operand: Operand, place: Place, changed: Mapping[Operation, Kernels]) -> None:
+    def bindings(self, operation: Operation) -> Bindings:
+        """Return the kernels of an operation by the operands that they bind."""
+        if operation not in self.bound:
+            self.bound[operation] = Bindings(operation, self.kernels[operation])
+        return self.bound[operation]
+
+    def put(self, operand: Operand, place: Place, changed: Mapping[Operation, Numbered]) -> None:
         """Give an operand a place, with new kernels of some operations."""
-        self.kernels.update(changed)
+        for operation, kernels in changed.items():
+            self.bindings(operation).update(kernels)
         self.places[operand] = place
 
     def reading(
         self, operations: Sequence[Operation], views: Sequence[Operand], owner: Operand, rows: Rows
-    ) -> dict[Operation, Kernels] | None:
+    ) -> dict[Operation, Numbered] | None:
         """Return the kernels of operations that read an operand in rows of an owner; `views` are its shapes.
 
         None if one of them cannot find it there.
@@ -95,51 +107,73 @@ class Places:
             source = self.source(operand)
             return operand in views or self.places.get(source, (source,))[0] is owner
 
-        for kernel in self.kernels[operation]:
+        bindings = self.bindings(operation)
+        for kernel in {**bindings.reading(*views), **bindings.writing(*views)}.values():
             written = sum(map(inside, written_by(operation, kernel)))
             if written > 1 or (written and any(map(inside, read_by(operation, kernel)))):
                 return True
         return False
 
-    def _reading(self, operation: Operation, views: Sequence[Operand], rows: Rows) -> Kernels | None:
+    def _reading(self, operation: Operation, views: Sequence[Operand], rows: Rows) -> Numbered | None:
         """Return kernels that read an operand in rows of another tensor; None if they cannot."""
-        numbers = {k for k, operand in enumerate(operation.inputs) if operand in views}
-        made = []
-        if not numbers.issubset(r.operand for k in self.kernels[operation] for r in k.reads):
+        bindings = self.bindings(operation)
+        numbers, made = bindings.numbers(*views), bindings.reading(*views)
+        if not numbers.issubset(r.operand for kernel in made.values() for r in kernel.reads):
             return None  # it reads the operand in a way of its own
-        for kernel in self.kernels[operation]:
+        for place, kernel in made.items():
             for read in kernel.reads:
                 if read.operand in numbers:
                     found = _read_in_rows(kernel, read, rows, views[0])
                     if found is None:
                         return None
                     kernel = found
-            made.append(kernel)
-        return tuple(made)
+            made[place] = kernel
+        return made
 
 
-class Copies:
-    """The kernels of an operation that copies, by the operand that they read or the result that they write.
+class Bindings:
+    """The kernels of an operation, by the operands that they read and write.
 
-    `numbers`: for each kernel those of its operands or results. Kernels are told apart by where they stand:
-    there may be one for each of very many operands.
+    Kernels are told apart by where they stand: there may be one for each of very many operands.
     """
 
-    def __init__(self, kernels: Kernels, numbers: Iterable[Iterable[object]]) -> None:
+    def __init__(self, operation: Operation, kernels: Kernels) -> None:
         self._left = dict(enumerate(kernels))
-        self._places: dict[object, dict[int, None]] = {}
-        for place, found in enumerate(numbers):
-            for number in found:
-                self._places.setdefault(number, {})[place] = None
+        self._numbers: dict[Operand | None, list[int]] = {}
+        self._reading: dict[Operand, list[int]] = {}
+        self._writing: dict[Operand, list[int]] = {}
+        for number, operand in enumerate(operation.inputs):
+            self._numbers.setdefault(operand, []).append(number)
+        for place, kernel in self._left.items():
+            for read in dict.fromkeys(read_by(operation, kernel)):
+                self._reading.setdefault(read, []).append(place)
+            for written in dict.fromkeys(written_by(operation, kernel)):
+                self._writing.setdefault(written, []).append(place)
 
-    def of(self, number: int) -> list[Kernel]:
-        """Return the kernels of an operand or result that are left."""
-        return [self._left[place] for place in self._places.get(number, ()) if place in self._left]
+    def numbers(self, *operands: Operand) -> set[int]:
+        """Return the places of operands among the inputs."""
+        return {number for operand in operands for number in self._numbers.get(operand, ())}
 
-    def drop(self, number: int) -> None:
-        """Leave out those of an operand or result."""
-        for place in self._places.get(number, ()):
-            self._left.pop(place, None)
+    def reading(self, *operands: Operand) -> Numbered:
+        """Return the kernels that read one of these operands."""
+        return self._of(self._reading, operands)
+
+    def writing(self, *operands: Operand) -> Numbered:
+        """Return the kernels that write one of these operands."""
+        return self._of(self._writing, operands)
+
+    def _of(self, places: Mapping[Operand, Sequence[int]], operands: Sequence[Operand]) -> Numbered:
+        found = (place for operand in operands for place in places.get(operand, ()))
+        return {place: self._left[place] for place in found if place in self._left}
+
+    def update(self, kernels: Numbered) -> None:
+        """Put kernels in the places of others, which bind the same operands."""
+        self._left.update(kernels)
+
+    def drop(self, places: Collection[int]) -> None:
+        """Leave out the kernels in these places."""
+        for place in places:
+            del self._left[place]
 
     @property
     def left(self) -> Kernels:

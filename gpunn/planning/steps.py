@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gpunn.graph.operation import Operation
@@ -43,14 +43,20 @@ class Step:
         return bool(self.kernel.libraries or any(r.value is not None for r in self.kernel.reads))
 
     @property
-    def cancels(self) -> bool:
-        """Tell whether it subtracts one value of the chain from itself.
+    def subtracts(self) -> bool:
+        """Tell whether it subtracts an operand of reals."""
+        return self.kernel.pointwise is not None and -1 in self.kernel.pointwise.signs
 
-        Compilers make 0 of x - x, which is NaN for infinity and NaN; of two loads they do not.
+    def cancels(self, before: Sequence[Step]) -> bool:
+        """Tell whether it may take a value of the chain from itself; `before`: the steps up to this one.
+
+        Compilers make 0 of x - x, which is NaN for infinity and NaN; of two loads they do not. The same value
+        may have two numbers, and an operand may have been subtracted before: max(x, x) - x, x + (c - x).
         """
         numbers = [number for number in self.values.values() if number is not None]
-        subtracts = any(" - " in f.expression for f in self.kernel.functions.values())
-        return subtracts and len({*numbers}) < len(numbers)
+        if len(numbers) < 2 or self.kernel.pointwise is None or not self.kernel.pointwise.signs:
+            return False
+        return self.subtracts or any(before[number - 1].subtracts for number in numbers if number)
 
     @property
     def is_quick(self) -> bool:

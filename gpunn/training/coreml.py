@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gpunn.arguments import expect_integer
+from gpunn.arguments import expect_integer, expect_model
 from gpunn.errors import ModelError, UnsupportedError
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
@@ -54,6 +54,7 @@ def update(
     itself, ModelError for examples that do not fit and for values that the file does not allow,
     DivergenceError if the loss is not finite. Source: NeuralNetwork.proto, NetworkUpdateParameters.
     """
+    expect_model(model, Model)
     data = _contents(model)
     stated = update_of(data, model.name)
     count = _whole(stated, "epochs", epochs)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpunn.arguments import expect_list
+from gpunn.arguments import expect_list, expect_model
 from gpunn.errors import ModelError
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
-from gpunn.model import Model, expect_model
+from gpunn.model import Model
 from gpunn.passes.rewrite import replace_inputs
 from gpunn.training.differentiate import differentiate
 
@@ -32,7 +32,7 @@ def gradients(
     types, and for a model with pending operations. Raises UnsupportedError, naming all of them, if operations
     between a parameter and the loss have no gradient (docs/training.md).
     """
-    expect_model(model)
+    expect_model(model, Model)
     expect_list("parameters", parameters, "operands or their names")
     operands = model.operands()
     chosen = [_named(model, operands, name) for name in parameters]

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from gpunn.arguments import expect_integer, expect_list
+from gpunn.arguments import expect_integer, expect_list, expect_model
 from gpunn.closing import Closing
 from gpunn.compilation.base import Compilation
 from gpunn.errors import DivergenceError, ModelError
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
 from gpunn.graph.reshape import as_input, as_numbers
-from gpunn.model import Model, expect_model
+from gpunn.model import Model
 from gpunn.training.optimizers import SGD, Adam, Optimizer, check_rate
 from gpunn.training.step import (
     LOSSES,
@@ -85,7 +85,7 @@ class Trainer(Closing):
         Raises ModelError for other names and kinds of arguments. Steps raise UnsupportedError if operations
         between a weight and the loss have no gradient (docs/training.md).
         """
-        expect_model(model)
+        expect_model(model, Model)
         if not isinstance(loss, str) or loss not in LOSSES:
             raise ModelError(f"a loss is one of {', '.join(LOSSES)}, got {loss!r}")
         if not isinstance(optimizer, (SGD, Adam)):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from gpunn.arguments import expect_path
 from gpunn.errors import FormatError, ModelError
 from gpunn.files import open_regular
 from gpunn.graph.graph import Graph
@@ -127,6 +128,8 @@ def score_output(model: Graph) -> ScoreOutput:
 def class_labels(model: Graph, file: Path | None = None) -> tuple[str, ...]:
     """Return a name for each class: from `file`, else from the model, else "class 0", "class 1" ..."""
     count = score_output(model).classes
+    if file is not None:
+        expect_path("the file of class names", file)
     if file is None and not model.labels:
         return tuple(f"class {index}" for index in range(count))
     labels = model.labels if file is None else _read_labels(file)

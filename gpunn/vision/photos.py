@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from PIL import Image
 
+from gpunn.arguments import expect_model
 from gpunn.errors import ModelError, UnsupportedError
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
@@ -132,6 +133,7 @@ def photo_input(
     (`model.pixel_scale`); a quantised model takes the bytes, and so does a model that scales photos itself,
     which refuses other scales. Otherwise they are MEAN and STD.
     """
+    expect_model(model, Graph)
     mean, std = given_scale(mean, std)
     operand = only(model, mandatory(model), "input")
     shape = operand.type.shape

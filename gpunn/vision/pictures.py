@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from gpunn.arguments import expect_path
 from gpunn.errors import FormatError
 from gpunn.files import open_regular
 from gpunn.types import Array
@@ -25,6 +26,7 @@ def load_photo(path: str | os.PathLike[str]) -> Image.Image:
     that, and if the file is not a picture, is damaged, or is not a regular file; OSError if it cannot be
     opened, of it MissingFileError if it does not exist.
     """
+    expect_path("a photo", path)
     path = Path(path)
     with open_regular(path) as stream, warnings.catch_warnings():
         # Pillow warns of what it repairs, and of pictures above its limit, which are refused here.

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import gpunn
+from gpunn.backends.webgpu import bundles
 from gpunn.backends.webgpu.device import open_device
 from gpunn.compilation.base import Compilation
 from gpunn.graph.operation import Operand
@@ -252,3 +253,18 @@ def test_parts_of_parts(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
     (y,) = agree(model, [random(0, 1, 8)], STEPS - 1, monkeypatch)
     with model.compile("cpu") as compiled:
         np.testing.assert_allclose(y, compiled(random(0, 1, 8)), rtol=1e-4, atol=1e-6)
+
+
+def test_each_dispatch_of_a_split_asks_for_the_part_that_it_writes(
+    gpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not for all of them, which takes long where there are thousands."""
+    count, model = 50, Model("wide")
+    parts = model.add("split", [model.input("x", float32(count, 4))], {"axis": 0, "sizes": (1,) * count})
+    model.output(*model.add("concat", parts[::-1], {"axis": 0}))
+    asked, is_plain = list[object](), bundles._Bundles._is_plain
+    monkeypatch.setattr(bundles._Bundles, "_is_plain", lambda *a: asked.append(a) or is_plain(*a))
+    x = random(0, count, 4)
+    with model.compile(gpu) as compiled:
+        np.testing.assert_array_equal(compiled(x), x[::-1])
+    assert len(asked) == 2 * count

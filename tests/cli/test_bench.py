@@ -46,9 +46,10 @@ def test_json(run: Run, gpu: str, hidden: tuple[str, ...]) -> None:
     assert "package ncnn is not installed" in results["ncnn x2"]["failed"]
 
 
-def test_markdown_with_a_peer_that_fails(run: Run) -> None:
-    names = ("--preferences", "fast-single-answer", "--device", "no such adapter", "--base", "gpunn-cpu")
-    outcome = run("bench", MODEL, *SHORT, *names, "--markdown")
+def test_markdown_with_a_peer_that_fails(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PEERS, "ncnn", replace(PEERS["ncnn"], packages={"no_such_module": "ncnn"}))
+    names = ("--preferences", "fast-single-answer", "--backends", "cpu", "--peers", "ncnn")
+    outcome = run("bench", MODEL, *SHORT, *names, "--base", "gpunn-cpu", "--markdown")
     assert (outcome.code, outcome.err) == (0, "")
     lines = outcome.out.splitlines()
     start = next(number for number, line in enumerate(lines) if line.startswith("| warm |"))
@@ -58,7 +59,7 @@ def test_markdown_with_a_peer_that_fails(run: Run) -> None:
     assert cells["| warm"] == "| gpunn-cpu/fast-single-answer"
     assert cells["time / gpunn-cpu"] == cells["samples / gpunn-cpu"] == "1.00"
     assert "- adapters: none" in lines
-    assert any(line.startswith("- gpunn-webgpu/fast-single-answer: DeviceError: ") for line in lines)
+    assert "- ncnn: the package ncnn is not installed" in lines
 
 
 def test_float16_has_names_of_its_own(run: Run, gpu: str) -> None:
@@ -86,6 +87,8 @@ def test_peers_without_names_are_all_peers_in_float32(run: Run, monkeypatch: pyt
         (("--peers", "nobody"), "no peer 'nobody', only litert"),
         (("--base", "litert"), "not measured"),
         (("--backends", "cpu", "--device", "nope"), "device 'nope' is for gpunn-webgpu, gpunn-webgpu-f16"),
+        (("--onnx", MODEL), "an ONNX file is for onnxruntime, onnxruntime-webgpu, torch, "),
+        (("--backends", "webgpu,cpu", "--device", "nope"), "there is no GPU adapter 'nope' (adapters: "),
     ],
 )
 def test_wrong_options_are_refused(run: Run, words: tuple[str, ...], message: str) -> None:

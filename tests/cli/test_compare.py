@@ -156,6 +156,7 @@ def test_errors(run: Run, tmp_path: Path) -> None:
     run("compare", MODEL, "--backends", "cpu64").must_fail_with("nothing to compare")
     run("compare", MODEL, tmp_path / "none.png", "--backends", "cpu").must_fail_with("none.png")
     run("compare", MODEL, tmp_path, "--random", 2).must_fail_with("exclude each other")
+    run("compare", MODEL, "--layer-samples", 2).must_fail_with("layers are compared with --per-layer")
 
 
 def test_a_device_stands_for_webgpu(run: Run, gpu: str) -> None:

@@ -93,7 +93,7 @@ def test_json_and_plot(run: Run, model: Path, folder: Path, tmp_path: Path) -> N
 
 
 def test_class_names_beside_a_model_that_has_no_place_for_them(
-    run: Run, folder: Path, tmp_path: Path
+    run: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
     made = model_class().FromString(twins.mlmodel())
@@ -104,9 +104,15 @@ def test_class_names_beside_a_model_that_has_no_place_for_them(
     made.description.output[0].type.multiArrayType.dataType = 65568
     path, target = tmp_path / "pets.mlmodel", tmp_path / "new.mlmodel"
     path.write_bytes(made.SerializeToString())
-    outcome = run("finetune", path, folder, "--labels-from-folders", "--output", target, *FAST)
-    assert outcome.code == 0
     names = tmp_path / "new_labels.txt"
+    names.mkdir()
+    options = ("--labels-from-folders", "--output", target, *FAST)
+    with monkeypatch.context() as patch:
+        patch.setattr("gpunn.finetune", lambda *args, **options: pytest.fail("it was trained"))
+        run("finetune", path, folder, *options).must_fail_with("new_labels.txt: is a folder")
+    names.rmdir()
+    outcome = run("finetune", path, folder, *options)
+    assert outcome.code == 0
     assert names.read_text() == "blue\nred\n"
     assert str(names) in outcome.out
     photo = folder / "red" / "0.png"

@@ -52,3 +52,11 @@ def test_a_plot_of_another_kind_is_refused_before_anything_is_measured(run: Run,
     outcome = run("profile", MODEL, "--plot", tmp_path / "plot.bmp", "--trace", tmp_path / "trace.json")
     outcome.must_fail_with(".pdf, .png, .svg")
     assert not list(tmp_path.iterdir())
+
+
+def test_what_has_no_effect_is_refused(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("no photo")
+    run("profile", MODEL, tmp_path).must_fail_with("there is nothing to run the model on: no inputs")
+    run("profile", MODEL, "--pixels", "0..1").must_fail_with("for the pixels of photos, and there are no")
+    np.save(tmp_path / "x.npy", np.zeros((1, 32, 32, 3), np.float32))
+    run("profile", MODEL, tmp_path / "x.npy", "--mean", 5).must_fail_with("there are no photos")

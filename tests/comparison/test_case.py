@@ -65,6 +65,12 @@ def test_layers_that_cannot_be_saved_are_refused(tmp_path: Path) -> None:
         save_case(tmp_path / "case.npz", strings.operations[0], {x: np.array([b"a", b"b"], object)})
 
 
+def test_a_layer_that_cannot_be_saved_is_refused_before_a_backend_is_opened(tmp_path: Path) -> None:
+    model = gpunn.load(vision.default_model())
+    with pytest.raises(gpunn.ModelError, match=r"has layers 0 to .*, got 99"):
+        gpunn.compare(model, 1, ["nobody"], case=(99, tmp_path / "case.npz"))
+
+
 def small_case(path: Path) -> dict[str, Any]:
     """Return the arrays of a case of one addition, with its description as a dict."""
     model = gpunn.Model("sum")

@@ -12,6 +12,7 @@ import pytest
 import gpunn
 from gpunn import vision
 from gpunn.backends.webgpu import device, shader
+from gpunn.comparison.sides import CompiledSide
 from gpunn.model import Model
 from gpunn.planning.liveness import Interval
 from gpunn.types import Array, float32
@@ -208,6 +209,32 @@ def test_impossible_scales_are_refused_without_photos(scale: dict[str, Any]) -> 
         gpunn.compare(overflowing(), 1, ["cpu"], **scale)
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"backends": "cpu"}, "backends must be a list of names, got 'cpu'"),
+        ({"backends": [1]}, "a backend must be a name, got 1"),
+        ({"reference": None}, "a backend must be a name, got None"),
+        ({"labels": 5}, "labels must be a list of names, got 5"),
+        ({"truth": 5}, "truth must be a path, got 5"),
+        ({"tolerance": "0.1"}, "tolerance must be a number from 0, got '0.1'"),
+        ({"case": 5}, "case must be the index of a layer and a file, got 5"),
+        ({"case": ("0", "layer.npz")}, "the index of a layer must be an integer, got '0'"),
+        ({"case": (0, 5)}, "the file of a layer must be a path, got 5"),
+    ],
+)
+def test_arguments_of_other_kinds_are_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(gpunn.ModelError, match=message):
+        gpunn.compare(overflowing(), 1, **{"backends": ["cpu"], **given})
+
+
+@pytest.mark.parametrize("scale", [{"mean": 3}, {"std": 2.5}, {"mean": 127.5, "std": 127.5}], ids=str)
+def test_a_scale_of_no_photos_is_refused(scale: dict[str, Any]) -> None:
+    for inputs in (1, np.zeros((1, 8), np.float32)):
+        with pytest.raises(gpunn.ModelError, match="for the pixels of photos, and there are no photos"):
+            gpunn.compare(overflowing(), inputs, ["cpu"], **scale)
+
+
 def test_impossible_counts_are_refused() -> None:
     with pytest.raises(gpunn.ModelError, match="layer_samples must be an integer of 1 or more, got 0"):
         gpunn.compare(overflowing(), 1, ["cpu"], per_layer=True, layer_samples=0)
@@ -274,6 +301,14 @@ def test_state_and_strings(backend: str) -> None:
 def test_refused_backends(backends: list[str], reference: str, message: str) -> None:
     with pytest.raises(gpunn.ModelError, match=message):
         gpunn.compare(overflowing(), 1, backends, reference=reference)
+
+
+def test_what_was_opened_is_closed_where_a_backend_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = list[str]()
+    monkeypatch.setattr(CompiledSide, "close", lambda side: closed.append(side.info.name))
+    with pytest.raises(gpunn.ModelError, match="there is no backend 'nobody'"):
+        gpunn.compare(overflowing(), 1, ["cpu", "nobody"])
+    assert closed == ["cpu"]
 
 
 def test_refused_inputs(tmp_path: Path) -> None:

@@ -176,6 +176,8 @@ def test_a_wrong_input_is_refused_and_leaves_the_compilation_usable(
             compiled.run({"photo": photo(), 1: photo()})  # type: ignore[dict-item]
         with pytest.raises(gpunn.ModelError, match="takes a mapping of the inputs"):
             compiled.run([photo()])  # type: ignore[arg-type]
+        with pytest.raises(gpunn.ModelError, match="frames must be a list of inputs, got None"):
+            next(compiled.stream(None))  # type: ignore[arg-type]
         assert np.array_equal(compiled(photo()), wanted)
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+import gpunn
 from gpunn.errors import FormatError, ModelError, ModelFileError
 from gpunn.model import load
 from gpunn.types import float32
@@ -101,3 +104,16 @@ def test_weights_are_views_of_the_bytes() -> None:
     assert np.shares_memory(constant.value, np.frombuffer(file, np.uint8))
     assert not constant.value.flags.writeable
     np.testing.assert_array_equal(constant.value, weights)
+
+
+def test_a_file_must_be_loaded_before() -> None:
+    calls: tuple[Callable[[Any], Any], ...] = (
+        gpunn.profile,
+        gpunn.tune,
+        lambda given: gpunn.update(given, []),
+        gpunn.vision.classifier,
+        gpunn.vision.score_output,
+    )
+    for call in calls:
+        with pytest.raises(ModelError, match=r"expected a gpunn\.Model, as gpunn\.load\(\) returns it"):
+            call("model.tflite")

@@ -11,12 +11,14 @@ import pytest
 import gpunn
 from gpunn.nnapi import (
     Compilation,
+    Event,
     Execution,
     Memory,
     Model,
     OperandCode,
     OperandType,
     OperationCode,
+    ResultCode,
     from_model,
     get_supported_operations,
 )
@@ -79,3 +81,21 @@ def test_memories() -> None:
                 Memory.create_from_fd(**{**given, name: value})  # type: ignore[arg-type]
     with expect(BAD_DATA, "an array of numbers, got object"):
         Memory.from_array(np.array([None]))
+    data = np.zeros(4, np.uint8)
+    for other in ("x", [1], np.zeros(4, np.float32), np.zeros((2, 2), np.uint8), data[::2]):
+        with expect(BAD_DATA, "the bytes of a memory must be"):
+            Memory(other, True, True)  # type: ignore[arg-type]
+    for flags in ((1, True), (True, "yes")):
+        with expect(BAD_DATA, "able must be of builtins.bool"):
+            Memory(data, *flags)  # type: ignore[arg-type]
+    data.flags.writeable = False
+    with expect(BAD_DATA, "needs an array that may be written"):
+        Memory(data, True, True)
+    assert Memory(data, True, False).view(1, 2).size == 2
+
+
+def test_events() -> None:
+    with expect(BAD_DATA, "what completes an event must be a function, got 5"):
+        Event(5)  # type: ignore[arg-type]
+    with expect(ResultCode.UNEXPECTED_NULL, "must not be None"):
+        Event(None)  # type: ignore[arg-type]

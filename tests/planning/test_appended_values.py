@@ -22,6 +22,7 @@ from tests.planning.appending import (
     batch,
     conv,
     depthwise,
+    dispatches,
     moved,
     pooled,
     product,
@@ -156,12 +157,46 @@ def test_libraries_of_elementwise_functions_take_no_name_of_a_shader() -> None:
                 assert not taken & {word for pair in named for word in pair}, f"{library} in {name}"
 
 
-@pytest.mark.parametrize("op", ["sub", "squared_difference"])
-def test_a_value_minus_itself_keeps_infinity_and_nan(op: str, gpu: str) -> None:
+def _least(model: Model) -> Operand:
+    return model.constant("least", np.full(4, 1e-9, np.float32))
+
+
+def _of_one(op: str) -> Callable[[Model, Operand], Operand]:
+    return lambda model, x: add(model, op, x, x)
+
+
+def _minus_another(op: str) -> Callable[[Model, Operand], Operand]:
+    return lambda model, x: add(model, "sub", add(model, op, x, x), x)
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        _of_one("sub"),
+        _of_one("squared_difference"),
+        _minus_another("maximum"),
+        lambda model, x: add(model, "add", x, add(model, "neg", x)),
+        lambda model, x: add(model, "sub", add(model, "mul", x, x), add(model, "square", x)),
+        lambda model, x: add(model, "sub", add(model, "add", x, _least(model)), x),
+        lambda model, x: add(model, "add", x, add(model, "sub", _least(model), x)),
+    ],
+)
+def test_a_value_minus_itself_keeps_infinity_and_nan(
+    result: Callable[[Model, Operand], Operand], gpu: str
+) -> None:
     """Compilers make 0 of x - x."""
     model = Model("cancels")
-    y = add(model, "abs", model.input("x", float32(4)))
-    model.output(add(model, op, y, y))
+    model.output(result(model, add(model, "abs", model.input("x", float32(4)))))
     with model.compile(gpu) as compiled:
         found = compiled(np.array([1, np.inf, np.nan, -np.inf], np.float32))
     np.testing.assert_array_equal(found, [0, np.nan, np.nan, np.nan])
+
+
+@pytest.mark.parametrize("op", ["add", "logistic_gradient"])
+def test_a_value_that_is_not_subtracted_from_itself_is_appended(op: str, gpu: str) -> None:
+    """The gradient of logistic() has a minus of its own: a b (1 - b)."""
+    model = Model("stays")
+    y = add(model, "abs", model.input("x", float32(4)))
+    model.output(add(model, op, y, y))
+    with model.compile(gpu) as compiled:
+        assert dispatches(compiled) == [f"abs+{op}"]

@@ -12,6 +12,7 @@ from gpunn.backends.webgpu.lower import lower
 from gpunn.graph.operation import Operand
 from gpunn.kernel import Kernel
 from gpunn.model import Model
+from gpunn.planning import places
 from gpunn.planning.join import join
 from gpunn.planning.partition import partition
 from gpunn.planning.pieces import find_pieces
@@ -42,11 +43,35 @@ def test_kernels_of_many_parts_are_not_compared_with_each_other(
     same, compared = Kernel.__eq__, list[Kernel]()
     monkeypatch.setattr(Kernel, "__eq__", lambda a, b: compared.append(a) or same(a, b))
     properties = open_device(None, False).properties
-    placements, places = join(model, partition(model, lambda o: lower(o, properties)), True)
-    found, owners = find_pieces(model, placements, {}, places)
-    assert len(owners) + len(places) >= count
+    placements, joined = join(model, partition(model, lambda o: lower(o, properties)), True)
+    found, owners = find_pieces(model, placements, {}, joined)
+    assert len(owners) + len(joined) >= count
     assert sum(p.operation.op == op and not p.kernels for p in found) == 1
     assert len(compared) < 10 * count
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_each_part_of_a_split_asks_for_the_kernels_that_bind_it(
+    gpu: str, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The split writes a concatenation of its parts in another order at once; it is read if each is there
+    twice.
+    """
+    count, model = 100, Model("wide")
+    parts = model.add("split", [model.input("x", float32(count, 4))], {"axis": 0, "sizes": (1,) * count})
+    model.output(concat(model, *(part for part in reversed(parts) for _ in range(times)), axis=0))
+    properties = open_device(None, False).properties
+    placements = partition(model, lambda o: lower(o, properties))
+    made, asked = Kernel.__init__, list[object]()
+    monkeypatch.setattr(Kernel, "__init__", lambda *a, **k: asked.append(a) or made(*a, **k))
+    for name in ("read_by", "written_by"):
+        of = getattr(places, name)
+        monkeypatch.setattr(places, name, lambda *a, of=of: asked.append(a) or of(*a))
+    joined, found = join(model, placements, True)
+    pieces, owners = find_pieces(model, joined, {}, found)
+    assert len(owners) == count
+    assert sum(len(p.kernels) for p in pieces) == count * times
+    assert len(asked) < 20 * count
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from gpunn.backends.webgpu.statements import Statement, rolled
 from gpunn.device import DeviceProperties
 from gpunn.kernel import Kernel, Scratch, Unsupported
 from gpunn.planning.arenas import Slot
+from gpunn.planning.partition import written_by
 from gpunn.planning.plan import Plan
 from gpunn.types import DType
 
@@ -144,7 +145,7 @@ class _Bundles:
     def _key(self, dispatched: Dispatched) -> str:
         """Return a text that is the same for dispatches whose calls are written alike; "" if it has none."""
         operation, kernel = dispatched
-        operands = (*(source(read, operation) for read in kernel.reads), *operation.outputs)
+        operands = (*(source(read, operation) for read in kernel.reads), *written_by(operation, kernel))
         if not self.is_small(dispatched) or not all(map(self._is_plain, operands)):
             return ""
         try:

@@ -153,6 +153,11 @@ def open_device(wanted: str | int | None, low_power: bool) -> Device:
 
     Raises DeviceError when there is no such adapter or it gives no device.
     """
+    return device_at(find_adapter(wanted, low_power))
+
+
+def find_adapter(wanted: str | int | None, low_power: bool) -> int:
+    """Return the place of an adapter in adapter_infos(), as open_device() chooses it; opens nothing."""
     infos = adapter_infos()
     found = [k for k, info in enumerate(infos) if wanted is None or matches(wanted, k, info, len(infos))]
     if not found:
@@ -160,7 +165,7 @@ def open_device(wanted: str | int | None, low_power: bool) -> Device:
         missing = "no GPU adapter was found" if wanted is None else f"there is no GPU adapter {wanted!r}"
         advice = "" if infos else "; install a Vulkan driver, or Mesa's software Vulkan"
         raise DeviceError(f"{missing} (adapters: {known}){advice}")
-    return device_at(min(found, key=lambda k: rank(infos[k].kind, low_power)))
+    return min(found, key=lambda k: rank(infos[k].kind, low_power))
 
 
 def _after_fork(opening: Any) -> None:

@@ -35,8 +35,8 @@ class Binary(NamedTuple):
     `integers`: the expression for integers, where it is another, `int64` that for int64, `uint8` that for
     uint8, `complex64` that for complex numbers. `reals`: what computes the same of float32 in numpy, into
     memory that is there, where the meaning is that. `compares`: the result is bool. `libraries`: what the
-    expressions call (for int64 int64_division stands for division). `affine`, `clamp`: see Algebra;
-    `accuracy`: see Op.
+    expressions call (for int64 int64_division stands for division). `signs`: see Pointwise; `affine`,
+    `clamp`: see Algebra; `accuracy`: see Op.
     """
 
     name: str
@@ -51,6 +51,7 @@ class Binary(NamedTuple):
     reals: np.ufunc | None = None
     compares: bool = False
     libraries: tuple[str, ...] = ()
+    signs: tuple[int, ...] = ()
     affine: Affine | None = None
     clamp: Callable[[float | None], Clamp | None] | None = None
     accuracy: Accuracy = PROMISE
@@ -88,7 +89,8 @@ def _kernel(line: Binary) -> Callable[[Call], Kernel]:
         if activation and call.x.dtype in SMALL:
             expression = _wrapped(expression, call.x.dtype)
         functions = {"combine": Function(("a", "b"), expression, ("a", "b")), **activation}
-        return pairwise(call, Combine(functions, libraries=line.libraries_for(call.x.dtype)))
+        signs = line.signs if call.x.dtype in FLOATS else ()
+        return pairwise(call, Combine(functions, libraries=line.libraries_for(call.x.dtype), signs=signs))
 
     return kernel
 

@@ -45,12 +45,16 @@ Factor = tuple[int, int]  # (m, shift), see quantize_multiplier
 
 @dataclass(frozen=True, slots=True)
 class Combine:
-    """A kernel's function of two elements: `combine` and other functions, and the operands that they read."""
+    """A kernel's function of two elements: `combine` and other functions, and the operands that they read.
+
+    `signs`: see Pointwise.
+    """
 
     functions: Mapping[str, Function]
     params: Mapping[str, Param] = field(default_factory=dict)
     libraries: tuple[str, ...] = ()
     tables: tuple[Read, ...] = ()
+    signs: tuple[int, ...] = ()
 
 
 class Fixed(NamedTuple):

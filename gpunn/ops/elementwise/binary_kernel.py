@@ -42,7 +42,7 @@ def _pointwise(combine: Combine, sizes: Shape, a: Shape, b: Shape) -> Pointwise 
     if first is None or second is None:
         return None
     activated = "apply(combine(a, b))" if "apply" in combine.functions else "combine(a, b)"
-    return Pointwise(activated, {"a": first, "b": second})
+    return Pointwise(activated, {"a": first, "b": second}, combine.signs)
 
 
 def _flat(call: Call, combine: Combine, modes: tuple[int, int], sizes: Shape) -> Kernel:

@@ -32,9 +32,23 @@ from gpunn.types import Array, DType, Quantization, TensorType
 
 
 def _infer_dequantize(call: Call) -> TensorType:
-    if call.x.dtype is not DType.FLOAT16 and call.x.quantization is None:
-        call.fail(f"input 0 must be quantised or float16, got {call.x}")
+    if call.x.dtype is not DType.FLOAT16:
+        if call.x.quantization is None or call.x.dtype not in LIMITS:
+            call.fail(f"input 0 must be quantised or float16, got {call.x}")
+        _expect_scales(call, call.x.quantization)
     return TensorType(DType.FLOAT32, call.x.shape)
+
+
+def _expect_scales(call: Call, quantization: Quantization) -> None:
+    """Raise ModelError for scales and zero points that stand for no real numbers; dead channels have 0."""
+    low, high = LIMITS[call.x.dtype]
+    wrong = [scale for scale in quantization.scale if scale != 0 and not is_scale(scale)]
+    if wrong or not all(low <= zero <= high for zero in quantization.zero_point):
+        among = f", among them {wrong[0]}" if wrong and not quantization.per_tensor else ""
+        call.fail(
+            f"scales must be 0 or positive in float32, and zero points in {low} ... {high}, got "
+            f"{quantization}{among}"
+        )
 
 
 def _dequantize_kernel(call: Call) -> Kernel:
@@ -85,7 +99,8 @@ def dequantize(x: Array) -> Array:
 
     Shapes: any; the result has x's shape. dtype: quantised uint8, int8, int16 or int32, with one scale or one
     for each index along an axis, or float16. Accuracy: the exact product, rounded once. Raises ModelError for
-    any other dtype. NeuralNetworks.h, ANEURALNETWORKS_DEQUANTIZE; TFLite schema, DequantizeOptions.
+    any other dtype, for scales that are neither 0 nor positive in float32, and for zero points that the dtype
+    cannot hold. NeuralNetworks.h, ANEURALNETWORKS_DEQUANTIZE; TFLite schema, DequantizeOptions.
     """
     return np.asarray(x, np.result_type(x.dtype, np.float32))
 

@@ -26,7 +26,7 @@ def _between(name: str, low: float, high: float | None) -> Binary:
     """Make the line of an activation that clips."""
 
     def meaning(g: Array, y: Array) -> Array:
-        inside = (y > low) & (y < (np.inf if high is None else high))
+        inside = y > low if high is None else (y > low) & (y < high)
         return chosen(inside, g, np.zeros((), g.dtype))
 
     above = "" if high is None else f" && b < T({float(high)})"

@@ -231,6 +231,7 @@ TABLE = (
         (-100, 100),
         dtypes=(*_SHORT, DType.INT8),
         int64="i64_negate(x)",
+        signs=(-1,),
         accuracy=BASIC,
     ),
     Unary("sign", _leave(np.sign), "sign(x)", (-2, 2), nan=True, dtypes=_SIGNED, int64=_INT64_SIGN),

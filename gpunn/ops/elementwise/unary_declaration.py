@@ -42,7 +42,7 @@ class Unary(NamedTuple):
     scale and, above the lowest stored value, zero point of a result that the file does not quantise.
     `dtypes`: what x may be. `params`: the numbers of the kernel, where these are not the attributes; checks
     the attributes. `library`: the one in shaders/lib that the expression calls. `int64`: the expression for
-    int64, where it is another.
+    int64, where it is another. `signs`: see Pointwise.
     """
 
     name: str
@@ -59,6 +59,7 @@ class Unary(NamedTuple):
     params: Callable[[Call], Mapping[str, Param]] | None = None
     library: str = ""
     int64: str = ""
+    signs: tuple[int, ...] = ()
     accuracy: Accuracy = PROMISE
 
     def expression_for(self, dtype: DType) -> str:
@@ -97,6 +98,7 @@ def _kernel(line: Unary) -> Callable[[Call], Kernel]:
         line.expression_for(call.x.dtype),
         _params(line, call),
         (line.library,) if line.library else (),
+        line.signs if call.x.dtype in FLOATS else (),
     )
 
 

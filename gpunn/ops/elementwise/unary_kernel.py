@@ -11,10 +11,14 @@ from gpunn.pointwise import Pointwise, Repeat
 
 
 def elementwise(
-    call: Call, expression: str, params: Mapping[str, Param] | None = None, libraries: tuple[str, ...] = ()
+    call: Call,
+    expression: str,
+    params: Mapping[str, Param] | None = None,
+    libraries: tuple[str, ...] = (),
+    signs: tuple[int, ...] = (),
 ) -> Kernel:
     """Make a kernel that applies an expression to every element, which may have another type than the
-    result's.
+    result's. `signs`: see Pointwise.
     """
     lanes = lanes_of(call.y)
     count = ceil_div(call.x.size, lanes)
@@ -28,6 +32,6 @@ def elementwise(
         libraries=libraries,
         lanes=lanes,
         rounded_up=call.y.size % lanes > 0,
-        pointwise=Pointwise("apply(x)", {"x": Repeat(call.x.size)}),
+        pointwise=Pointwise("apply(x)", {"x": Repeat(call.x.size)}, signs),
         reason="element by element",
     )

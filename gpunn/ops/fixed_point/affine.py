@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from gpunn.errors import ModelError
 from gpunn.ops.call import Call
 from gpunn.types import Array, DType, Quantization, TensorType
 
@@ -36,11 +37,13 @@ def dequantize(stored: Array, type: TensorType) -> Array:
     """Return the real numbers, float32, of stored integers: scale * (stored - zero_point).
 
     stored: an array of the type's shape, or one that broadcasts to it. type: for example that of an output,
-    model.outputs[0].type. An array whose type has no quantisation is returned unchanged.
+    model.outputs[0].type. An array whose type has no quantisation is returned unchanged. Raises ModelError
+    for what is no array of numbers or does not fit the type.
     """
-    quantization = type.quantization
+    quantization = _quantization_of(type)
     if quantization is None:
         return stored
+    stored = _fitting(stored, quantization, type)
     scale, zero = _along(quantization, type)
     single = scale.astype(np.float32)
     if stored.itemsize <= 2 and (single == scale).all():  # float32 holds the difference, and rounds once
@@ -54,16 +57,43 @@ def quantize(real: Array, type: TensorType) -> Array:
 
     They are the nearest, halves away from zero, and clamped to the dtype. real: an array of the type's shape,
     or one that broadcasts to it; NaN becomes the zero point. type: for example that of an input,
-    model.inputs[0].type. An array whose type has no quantisation is returned unchanged.
+    model.inputs[0].type. An array whose type has no quantisation is returned unchanged. Raises ModelError for
+    what is no array of numbers or does not fit the type.
     """
-    quantization = type.quantization
+    quantization = _quantization_of(type)
     if quantization is None:
         return real
+    real = _fitting(real, quantization, type)
     scale, zero = _along(quantization, type)
     scaled = np.nan_to_num(real.astype(np.float64) / scale, nan=0.0)
     low, high = LIMITS[type.dtype]
     stored: Array = np.clip(round_half_away(scaled) + zero, low, high).astype(type.dtype.numpy)
     return stored
+
+
+def _quantization_of(type: Any) -> Quantization | None:
+    """Return the quantisation of a type; raise ModelError for what is no type."""
+    if not isinstance(type, TensorType):
+        raise ModelError(f"the type must be a gpunn.TensorType, got {type!r}")
+    return type.quantization
+
+
+def _fitting(values: Any, quantization: Quantization, type: TensorType) -> Array:
+    """Return values as an array; raise ModelError unless they are numbers that lie along the scales."""
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError) as error:
+        raise ModelError(f"a quantised tensor cannot be made of {values!r}: {error}") from None
+    if array.dtype.kind not in "biuf":
+        raise ModelError(f"a quantised tensor is made of numbers, got {array.dtype}")
+    if not quantization.per_tensor:
+        try:
+            np.broadcast_shapes(array.shape, _along(quantization, type)[0].shape)
+        except (IndexError, ValueError):
+            raise ModelError(
+                f"an array {list(array.shape)} does not fit {type} with {quantization}"
+            ) from None
+    return array
 
 
 def _along(quantization: Quantization, type: TensorType) -> tuple[Array, Array]:

@@ -164,8 +164,8 @@ def test_many_scales_are_not_listed_in_messages() -> None:
     values = [np.zeros(t.shape, t.dtype.numpy) for t in types]
     with pytest.raises(ModelError, match=r"input \* filter, 0\.25, got 0\.5$"):
         integer_model("conv2d", values, types)
-    types[2] = TensorType(DType.INT32, (32,), Quantization((0.25,) * 16, (0,) * 16, 0))
-    with pytest.raises(ModelError, match=r"got 16 scales and 16 zero points along axis 0$"):
+    types[2] = TensorType(DType.INT32, (32,), Quantization((0.25,) * 32, (1,) * 32, 0))
+    with pytest.raises(ModelError, match=r"got 32 scales and 32 zero points along axis 0$"):
         integer_model("conv2d", values, types)
 
 

@@ -334,3 +334,9 @@ def test_many_slopes_below_zero(special: float) -> None:
     with np.errstate(all="ignore"):
         expected = [[a * v if v < 0 else v for v, a in zip(row, alpha, strict=True)] for row in x]
     np.testing.assert_array_equal(y, expected)
+
+
+def test_the_slope_of_relu_has_no_end(backend: str) -> None:
+    g, y = (np.array(values, np.float32) for values in ([2, 3, 4, 5], [np.inf, 1e30, 0, 1]))
+    (found,) = check("relu_gradient", [g, y], backend=backend)
+    np.testing.assert_array_equal(found, [2, 3, 0, 5])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -175,6 +176,13 @@ def test_scales_that_float32_does_not_hold_are_multiplied_on_the_host(scale: flo
     check_integer("dequantize", [np.full((2, 3), 4, np.int8)], [x], backend=backend, host="no normal float32")
 
 
+def test_a_scale_of_0_makes_zeros(backend: str) -> None:
+    """A filter of dead channels has it."""
+    x = TensorType(DType.INT8, (2, 3), Quantization((0.0,), (0,)))
+    (got,) = check_integer("dequantize", [np.full((2, 3), 4, np.int8)], [x], backend=backend)
+    assert not got.any()
+
+
 def test_dequantize_widens_float16() -> None:
     model = Model()
     half = np.array([1.5, -2.0], np.float16)
@@ -189,6 +197,23 @@ def test_dequantize_widens_float16() -> None:
     ("op", "type", "attrs", "message"),
     [
         ("dequantize", float32(3), {}, "must be quantised or float16, got float32"),
+        (
+            "dequantize",
+            TensorType(DType.INT64, (3,), Quantization((1.0,), (0,))),
+            {},
+            "must be quantised or float16, got int64",
+        ),
+        *(
+            ("dequantize", TensorType(DType.INT8, (2,), Quantization(scale, zero)), {}, message)
+            for scale, zero, message in (
+                ((math.nan,), (0,), "scales must be 0 or positive in float32, .* nan"),
+                ((-1.0,), (0,), "scales must be 0 or positive in float32, .* -1.0"),
+                ((1.0,), (128,), "zero points in -128 ... 127, got scale 1.0 and zero point 128"),
+                ((1.0, math.inf), (0,), "scales must be 0 or positive in float32, .* inf"),
+                ((1.0, -0.5), (0,), "scales must be 0 or positive in float32, .* -0.5"),
+                ((1.0, 1.0), (0, -129), "zero points in -128 ... 127"),
+            )
+        ),
         (
             "quantize",
             TensorType(DType.INT32, (3,)),

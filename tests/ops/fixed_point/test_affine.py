@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 
+from gpunn.errors import ModelError
 from gpunn.ops.fixed_point.affine import (
     LIMITS,
     dequantize,
@@ -163,3 +167,22 @@ def test_whole_factors_of_64_bit_sums() -> None:
         for found, wanted in ((rescale_whole, once), (rescale_upwards, twice)):
             np.testing.assert_array_equal(found(x, m, shift)[small], np.array(wanted, object)[small])
             assert (np.abs(found(x, m, shift)[~small]) >= 2**31 - 1).all()
+
+
+@pytest.mark.parametrize("convert", [quantize, dequantize])
+def test_what_is_no_quantised_tensor_is_refused(convert: Callable[[Any, Any], Any]) -> None:
+    one = TensorType(DType.INT8, (2, 3), Quantization((0.5,), (1,)))
+    along = TensorType(DType.INT8, (2, 3), Quantization((0.5, 2.0), (0, 0), 0))
+    for values, type, words in (
+        (np.zeros(3, np.int8), None, "the type must be a gpunn.TensorType, got None"),
+        ("abc", one, "made of numbers, got <U3"),
+        ([[1], [1, 2]], one, "cannot be made of"),
+        (None, one, "made of numbers, got object"),
+        (np.zeros((3, 2), np.int8), replace(along, shape=(3, 3)), r"\[3, 2\] does not fit int8\[3, 3\]"),
+        (np.zeros(3, np.int8), replace(along, shape=()), "does not fit int8"),
+    ):
+        with pytest.raises(ModelError, match=words):
+            convert(values, type)
+    np.testing.assert_array_equal(
+        convert([[2, 4, 6]], one), {quantize: [[5, 9, 13]], dequantize: [[0.5, 1.5, 2.5]]}[convert]
+    )
