@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from gpunn.errors import ModelError
 from gpunn.graph.classes import Classes
+from gpunn.graph.exact import widen
 from gpunn.graph.given import expect_input, expect_lists, expect_operand, expect_tensor
 from gpunn.graph.inference import Declared, Inferred, call_of, expected, inferred, lookup
 from gpunn.graph.known_values import short_results
@@ -322,11 +323,18 @@ class Graph:
         """
         if self.pending:
             raise ModelError(f"model {self.name!r}: {self.pending[0].where}")
-        values = {**self.variables, **dict(zip(self.inputs, inputs, strict=True))}
+        given = dict(zip(self.inputs, inputs, strict=True))
+        wide = any(x.dtype in (np.float64, np.complex128) for x in given.values())
+        in_precision: Callable[[Array], Array] = widen if wide else np.asarray
+        values = {**{v: in_precision(x) for v, x in self.variables.items()}, **given}
+
+        def value(operand: Operand) -> Array:
+            return values[operand] if operand.value is None else in_precision(operand.value)
+
         for operation in self.operations:
-            known = [None if i is None else values.get(i, i.value) for i in operation.inputs]
+            known = [None if i is None else value(i) for i in operation.inputs]
             values.update(zip(operation.outputs, operation.evaluate(known), strict=True))
-        return tuple(np.asarray(values.get(o, o.value)) for o in self.outputs)
+        return tuple(np.asarray(value(o)) for o in self.outputs)
 
     def operands(self) -> list[Operand]:
         """Return every operand once: inputs and variables first, then in order of use."""

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
 from gpunn.planning.liveness import Interval, peak_bytes
+from gpunn.types import Array
 
 GROUPS = 3  # of tensors in different buffers: what a dispatch writes, what it reads, and what is read later
 
@@ -52,36 +57,48 @@ def assign(
     tensor does. A group has a second arena only when its first one is full.
     """
     groups = groups or [0] * len(intervals)
-    slots: dict[int, Slot] = {}
-    sizes: list[int] = []
-    of_group: list[int] = []  # of each arena
+    members, slots = Counter(groups), dict[int, Slot]()
+    arenas: list[_Arena] = []
     for index in sorted(range(len(intervals)), key=lambda i: (-intervals[i].nbytes, intervals[i].first)):
-        arenas = (k for k, group in enumerate(of_group) if group == groups[index])
-        found = (Slot(k, _lowest_fit(index, k, intervals, slots, alignment)) for k in arenas)
-        nbytes = intervals[index].nbytes
-        slot = next((s for s in found if s.offset == 0 or s.offset + nbytes <= capacity), None)
+        interval, group = intervals[index], groups[index]
+        numbers = (k for k, arena in enumerate(arenas) if arena.group == group)
+        found = (Slot(k, arenas[k].lowest_fit(interval, alignment)) for k in numbers)
+        slot = next((s for s in found if s.offset == 0 or s.offset + interval.nbytes <= capacity), None)
         if slot is None:
-            slot = Slot(len(sizes), 0)
-            sizes.append(0)
-            of_group.append(groups[index])
-        sizes[slot.arena] = max(sizes[slot.arena], slot.offset + nbytes)
+            slot = Slot(len(arenas), 0)
+            arenas.append(_Arena(group, np.empty((4, members[group]), np.int64)))
+        arenas[slot.arena].place(interval, slot.offset)
         slots[index] = slot
-    return Arenas(tuple(slots[i] for i in range(len(intervals))), tuple(sizes), peak_bytes(intervals))
+    placed = tuple(slots[i] for i in range(len(intervals)))
+    return Arenas(placed, tuple(arena.nbytes for arena in arenas), peak_bytes(intervals))
 
 
-def _lowest_fit(
-    index: int, arena: int, intervals: Sequence[Interval], slots: Mapping[int, Slot], alignment: int
-) -> int:
-    """Find the lowest aligned offset in an arena that is free during the tensor's whole life."""
-    mine = intervals[index]
-    taken = sorted(
-        (slot.offset, slot.offset + intervals[other].nbytes)
-        for other, slot in slots.items()
-        if slot.arena == arena and intervals[other].overlaps(mine)
-    )
-    offset = 0
-    for start, end in taken:
-        if offset + mine.nbytes <= start:
-            break
-        offset = max(offset, -(-end // alignment) * alignment)
-    return offset
+@dataclass(slots=True)
+class _Arena:
+    """An arena of a group with its tensors.
+
+    The columns of `table` are the beginning and the end of each tensor in the arena, and the first and last
+    step that need it, in the order of the beginnings. `count` of them are filled.
+    """
+
+    group: int
+    table: Array
+    count: int = 0
+    nbytes: int = 0
+
+    def lowest_fit(self, mine: Interval, alignment: int) -> int:
+        """Find the lowest aligned offset that is free during a tensor's whole life."""
+        begins, ends, first, last = self.table[:, : self.count]
+        alive = (first <= mine.last) & (last >= mine.first)
+        above = np.zeros(np.count_nonzero(alive) + 1, np.int64)  # the offsets above so many of those alive
+        np.maximum.accumulate(-(-ends[alive] // alignment) * alignment, out=above[1:])
+        fits = above[:-1] + mine.nbytes <= begins[alive]
+        return int(above[fits.argmax() if fits.any() else -1])
+
+    def place(self, interval: Interval, offset: int) -> None:
+        """Add a tensor."""
+        place, end = self.table[0, : self.count].searchsorted(offset), offset + interval.nbytes
+        self.table[:, place + 1 : self.count + 1] = self.table[:, place : self.count]
+        self.table[:, place] = offset, end, interval.first, interval.last
+        self.count += 1
+        self.nbytes = max(self.nbytes, end)

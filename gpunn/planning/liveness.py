@@ -38,10 +38,6 @@ class Interval(NamedTuple):
     first: int
     last: int
 
-    def overlaps(self, other: Interval) -> bool:
-        """Tell whether both are alive at some step."""
-        return self.first <= other.last and other.first <= self.last
-
 
 def peak_bytes(intervals: Iterable[Interval]) -> int:
     """Return the largest sum of bytes that are alive at one step."""

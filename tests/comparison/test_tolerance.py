@@ -64,6 +64,13 @@ def test_bounds_of_sums_of_products_grow_with_terms_and_slope(
     np.testing.assert_allclose(bound.spread, usual, rtol=1e-12)
 
 
+def test_a_transposed_image_has_the_bounds_of_a_dense_one() -> None:
+    attrs, taps = {"stride": (2, 2), "padding": "same"}, RNG.uniform(-2, 2, (1, 3, 3, 5)).astype(np.float32)
+    view = np.ascontiguousarray(X.transpose(0, 3, 1, 2)).transpose(0, 2, 3, 1)
+    found, expected = (bound_of("depthwise_conv2d", [x, taps], attrs)[0] for x in (view, X))
+    np.testing.assert_array_equal(found.limit, expected.limit)
+
+
 @pytest.mark.parametrize(
     ("op", "operands", "attrs"),
     [

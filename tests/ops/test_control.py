@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import gpunn
 from gpunn.errors import ModelError
 from gpunn.model import Model
 from gpunn.types import DType, TensorType, float32
@@ -59,6 +60,26 @@ def test_while_loop(limit: int, total: int, backend: str) -> None:
     start = [np.array(0, np.int32), np.array(7, np.int32)]
     after, found = check("while_loop", start, attrs, backend=backend, host=host)
     assert (after, found) == (max(limit, 0), total)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_products_in_a_loop_are_as_precise_as_its_state(size: int) -> None:
+    """In float64 a third of what a pixel is, three times; weights beside the centre are 0."""
+    third = np.zeros((1, size, size, 1), np.float32)
+    third[0, size // 2, size // 2] = 1 / 3
+    condition, body = Model("condition"), Model("body")
+    i, _ = condition.input("i", INT), condition.input("x", float32(1, 4, 4, 1))
+    condition.output(*condition.add("less", [i, condition.constant("limit", np.array(3, np.int32))]))
+    i, x = body.input("i", INT), body.input("x", float32(1, 4, 4, 1))
+    (after,) = body.add("add", [i, body.constant("one", np.array(1, np.int32))])
+    body.output(after, *body.add("conv2d", [x, body.constant("third", third)], {"padding": "same"}))
+    model = Model("loop")
+    state = [model.constant("zero", np.array(0, np.int32)), model.input("x", float32(1, 4, 4, 1))]
+    model.output(model.add("while_loop", state, {"condition": condition, "body": body})[1])
+    x64 = np.random.default_rng(0).standard_normal((1, 4, 4, 1))
+    _, found = model.operations[0].evaluate([np.array(0, np.int32), x64])
+    np.testing.assert_allclose(found, x64 * np.float64(np.float32(1 / 3)) ** 3, rtol=1e-15)
+    assert gpunn.compare(model, 1, ["cpu"]).ok
 
 
 @pytest.mark.parametrize(

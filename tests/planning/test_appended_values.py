@@ -141,6 +141,17 @@ def test_halves_are_rounded_after_each_operation(
         assert ("conv2d+add+mul" in names) is not software, names
 
 
+def test_quotients_behind_a_mean_of_integers(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mean divides integers of 64 bits, and its stores those of 32."""
+    as_on_a_gpu(monkeypatch)
+    model = Model("quotients")
+    x = model.input("x", TensorType(DType.INT32, (4, 8)))
+    y = add(model, "mean", x, axes=(1,), keep_dims=False)
+    model.output(add(model, "floor_mod", y, model.constant("divisor", np.array(7, np.int32))))
+    values = np.random.default_rng(0).integers(-(2**31), 2**31, (4, 8)).astype(np.int32)
+    assert agree(model, [values], monkeypatch) == ["mean+floor_mod"]
+
+
 def test_libraries_of_elementwise_functions_take_no_name_of_a_shader() -> None:
     """An appended function comes into shaders that know nothing of it."""
     libraries = {name for line in binary.TABLE for name in line.libraries}
@@ -151,8 +162,7 @@ def test_libraries_of_elementwise_functions_take_no_name_of_a_shader() -> None:
         assert taken
         for name, text in files.items():
             used = with_dependencies(used_libraries(text))
-            alternative = name == "lib/int64_division"  # nothing with int64 is appended
-            if name != f"lib/{library}" and library not in used and not alternative:
+            if name != f"lib/{library}" and library not in used:
                 named = re.findall(r"\b([A-Z]\w*)|\b([a-z]\w*)(?=\()", without_comments(text))
                 assert not taken & {word for pair in named for word in pair}, f"{library} in {name}"
 

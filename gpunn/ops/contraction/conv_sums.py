@@ -208,6 +208,6 @@ def _repeating(channels: int, binding: Binding) -> Binding:
 
 
 def real(sums: Sums, window: Window, x: Array, channels: int, bias: Array | None) -> Array:
-    """Return the sums of x with a bias."""
-    result = summed(sums, x, (x.shape[0], *window.out, channels), x.dtype)
+    """Return the sums of x, which may be a view, with a bias."""
+    result = summed(sums, np.asarray(x, order="C"), (x.shape[0], *window.out, channels), x.dtype)
     return add_bias(result, None if bias is None else long_row(bias))

@@ -6,12 +6,11 @@ give bool. On quantised uint8, int8 and int16 the arithmetic is that of binary_i
 not there goes through reals, of int16 on the CPU. Raises ModelError for mixed or wrong dtypes and for shapes
 that do not broadcast. maximum and minimum give NaN where either side is NaN, which compares as different from
 everything; integer results wrap around, before a fused activation.
-Division: x / 0 is an infinity or NaN, and 0 for integers, whose quotients div rounds towards zero.
-floor_div is the floor of the exact quotient and floor_mod what it leaves, with the divisor's sign,
-exactly. A negative power of an integer is the truncated real one, and 0 to a negative power is 0.
-right_shift keeps the sign, and shifts by no less than 0 and no more than all bits but one.
-left_shift by less than 0, or by all bits, leaves 0.
-add, sub and mul take complex numbers, too; a product with an infinite part may have parts that are NaN.
+Division: x / 0 is an infinity or NaN, and 0 for integers, whose quotients div rounds towards zero. floor_div
+is the floor of the exact quotient and floor_mod what it leaves, with the divisor's sign, exactly. A negative
+power of an integer is the truncated real one, and 0 to a negative power is 0. right_shift keeps the sign, and
+shifts by no less than 0 and no more than all bits but one. left_shift by less than 0, or by all bits, leaves
+0. add, sub and mul take complex numbers, too; a product with an infinite part may have parts that are NaN.
 atan2 is the angle of the point with y coordinate a and x coordinate b, in -pi ... pi; signs of zeros count.
 Meaning: NeuralNetworks.h, ANEURALNETWORKS_ADD, _SUB, _MUL, _DIV (ranks up to 4 there, any here); TFLite
 schema, the operators of these names, MaximumMinimumOptions, PRELU; Core ML, ActivationPReLU.
@@ -269,6 +268,7 @@ TABLE = (
         reals=np.true_divide,
         fusible=True,
         integers="truncated_quotient(a, b)",
+        int64="i64_truncated_quotient(a, b)",
         libraries=_DIVISION,
         affine=Affine(_over, _never),
         accuracy=BASIC,
@@ -282,6 +282,7 @@ TABLE = (
         "floored(a, b).quotient",
         _ORDERED,
         integers="floored_quotient(a, b)",
+        int64="i64_floored_quotient(a, b)",
         libraries=_DIVISION,
     ),
     Binary(
@@ -290,6 +291,7 @@ TABLE = (
         "floored(a, b).remainder",
         _ORDERED,
         integers="floored_remainder(a, b)",
+        int64="i64_floored_remainder(a, b)",
         libraries=_DIVISION,
     ),
     Binary(
@@ -298,6 +300,7 @@ TABLE = (
         "power(a, b)",
         NUMBERS,
         integers="integer_power(a, b)",
+        int64="i64_power(a, b)",
         libraries=("elementary", "division"),
         accuracy=Accuracy(formula=_power_error),
     ),

@@ -110,7 +110,7 @@ def _fitting(call: Call) -> int:
 
 # ---- mean
 
-_QUOTIENT = "truncated_quotient(acc, i64_from_i32(i32(p.count)))"
+_QUOTIENT = "i64_truncated_quotient(acc, i64_from_i32(i32(p.count)))"
 _INT64_MEAN = Folding(0, "i64_add(acc, x)", _QUOTIENT, ("int64_division",))
 
 # Means of integers that stand for themselves.
@@ -210,7 +210,7 @@ def _long_mean_folding(call: Call) -> Folding:
     to_zero = scale_of(call, call.y)[1]
     low, high = (limit - to_zero for limit in LIMITS[call.y.dtype])
     total = f"i64_shift_left(i64_subtract(acc, p.before), {fraction}u)"
-    mean = f"i64_to_i32(truncated_quotient({total}, i64_from_i32(i32(p.count))))"
+    mean = f"i64_to_i32(i64_truncated_quotient({total}, i64_from_i32(i32(p.count))))"
     last = Folding(
         0,
         "i64_add(acc, x)",

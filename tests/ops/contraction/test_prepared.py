@@ -148,9 +148,14 @@ def test_operations_with_the_same_padding_share_its_memory() -> None:
 
 @pytest.mark.parametrize("op", ["conv2d", "depthwise_conv2d"])
 @pytest.mark.parametrize("stride", [1, 2])
-def test_images_may_be_transposed_views(op: str, stride: int) -> None:
-    image, filter = random(0, 1, 8, 20, 21), random(1, *((4, 3, 3, 8) if op == "conv2d" else (1, 3, 3, 8)))
-    view, attrs = image.transpose(0, 2, 3, 1), {"stride": (stride, stride), "padding": "same"}
-    operation = model_of(op, [view, filter], attrs, (1,)).operations[0]
-    (found,), (expected,) = (operation.evaluate([x, filter]) for x in (view, np.ascontiguousarray(view)))
+@pytest.mark.parametrize("perm", [(0, 2, 3, 1), (3, 2, 1, 0)])
+def test_images_may_be_transposed_views(perm: tuple[int, ...], op: str, stride: int) -> None:
+    filter = random(1, *((4, 3, 3, 8) if op == "conv2d" else (1, 3, 3, 8)))
+    image = random(0, 1, 20, 21, 8)
+    view = np.ascontiguousarray(image.transpose(np.argsort(perm))).transpose(perm)
+    attrs = {"stride": (stride, stride), "padding": "same"}
+    operation = model_of(op, [image, filter], attrs, (1,)).operations[0]
+    (found,), (expected,) = (operation.evaluate([x, filter]) for x in (view, image))
     np.testing.assert_array_equal(found, expected)
+    by_reference = operation.definition.reference(view, filter, **attrs)
+    np.testing.assert_array_equal(by_reference, operation.definition.reference(image, filter, **attrs))
