@@ -1,4 +1,4 @@
-//!use requantize
+//!use requantize fused_product
 // Sums of quantised tensors of 8 bits in a tile whose rows a subgroup shares (lib/broadcast_tile.wgsl), to the bit.
 // lib/broadcast_reals.wgsl has the same functions for reals.
 //

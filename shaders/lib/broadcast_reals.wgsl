@@ -1,3 +1,4 @@
+//!use fused_product
 // Sums of reals in a tile whose rows a subgroup shares (lib/broadcast_tile.wgsl). lib/broadcast_integers.wgsl has the
 // same functions for quantised tensors. Expects w, bias, clip, p.low and p.high, its bounds, which are loaded once:
 // compilers take long for what is loaded at each store; switched_y() (1: there are optional appended operations,

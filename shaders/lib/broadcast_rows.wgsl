@@ -1,7 +1,8 @@
 //!use tiles
 // What tiles have in common whose rows a subgroup shares (lib/broadcast_tile.wgsl, lib/broadcast_tile_4.wgsl): where
 // rows and weights begin, how steps are multiplied, and how rows are stored. Expects Sums, Total, Factor, Start,
-// start(), next_start(), weight_at(), p.N, p.N4, p.DEPTH, put_channels().
+// start(), next_start(), weight_at(), p.N, p.N4, p.DEPTH, put_channels(),
+// plus_product(sum, w, x), a sum with the products of four weights and one factor.
 
 const STEP: u32 = 4u;
 
@@ -28,7 +29,7 @@ fn weights_at(q: u32) -> Weights {
 
 // A sum with the products with the factors of a row.
 fn plus_step(sum: vec4<Factor>, w: Weights, x: Factors) -> vec4<Factor> {
-  return sum + w.w0 * x.x + w.w1 * x.y + w.w2 * x.z + w.w3 * x.w;
+  return plus_product(plus_product(plus_product(plus_product(sum, w.w0, x.x), w.w1, x.y), w.w2, x.z), w.w3, x.w);
 }
 
 // Where the weights of a matrix for column n begin. Loops count steps by the same p.DEPTH: with Mesa 25, runs took 1.2

@@ -14,6 +14,8 @@ fn factors_of(x: vec4<T>) -> vec4<Factor> { return x; }
 
 fn weight_at(q: u32) -> vec4<Factor> { return load4_w(q); }
 
+fn plus_product(sum: Total, w: Total, x: i32) -> Total { return sum + w * x; }
+
 fn add_step(sum: Total, w: Weights, x: Factors) -> Total { return plus_step(sum, w, x); }
 
 fn ending(n: u32) -> Ending { return n; }

@@ -46,7 +46,7 @@ fn i64_floored_remainder(a: I64, b: I64) -> I64 {
 }
 
 // a^b, which wraps around; results between -1 and 1 become 0.
-fn i64_power(a: I64, b: I64) -> I64 {
+fn i64_integer_power(a: I64, b: I64) -> I64 {
   let one = I64(1u, 0u);
   let odd = (b.x & 1u) == 1u;
   if (is_negative(b)) { return select(I64(), select(one, a, odd), all(magnitude(a) == one)); }

@@ -183,7 +183,6 @@ def _choose(
         real,
         _ORDERED,
         integers=expression,
-        int64=f"i64_{expression}",
         clamp=clamp,
         accuracy=SELECTION,
     )
@@ -268,7 +267,6 @@ TABLE = (
         reals=np.true_divide,
         fusible=True,
         integers="truncated_quotient(a, b)",
-        int64="i64_truncated_quotient(a, b)",
         libraries=_DIVISION,
         affine=Affine(_over, _never),
         accuracy=BASIC,
@@ -282,7 +280,6 @@ TABLE = (
         "floored(a, b).quotient",
         _ORDERED,
         integers="floored_quotient(a, b)",
-        int64="i64_floored_quotient(a, b)",
         libraries=_DIVISION,
     ),
     Binary(
@@ -291,7 +288,6 @@ TABLE = (
         "floored(a, b).remainder",
         _ORDERED,
         integers="floored_remainder(a, b)",
-        int64="i64_floored_remainder(a, b)",
         libraries=_DIVISION,
     ),
     Binary(
@@ -300,7 +296,6 @@ TABLE = (
         "power(a, b)",
         NUMBERS,
         integers="integer_power(a, b)",
-        int64="i64_power(a, b)",
         libraries=("elementary", "division"),
         accuracy=Accuracy(formula=_power_error),
     ),

@@ -32,11 +32,11 @@ MANY = 8  # rows of an image, for which it pays to write one of them
 class Binary(NamedTuple):
     """One line: name, meaning, expression in a and b, dtypes, and whether an activation may be fused.
 
-    `integers`: the expression for integers, where it is another, `int64` that for int64, `uint8` that for
-    uint8, `complex64` that for complex numbers. `reals`: what computes the same of float32 in numpy, into
-    memory that is there, where the meaning is that. `compares`: the result is bool. `libraries`: what the
-    expressions call (for int64 int64_division stands for division). `signs`: see Pointwise; `affine`,
-    `clamp`: see Algebra; `accuracy`: see Op.
+    `integers`: the expression for integers, where it is another, `int64` that for int64, if it is not
+    `integers` behind i64_, `uint8` that for uint8, `complex64` that for complex numbers. `reals`: what
+    computes the same of float32 in numpy, into memory that is there, where the meaning is that. `compares`:
+    the result is bool. `libraries`: what the expressions call (for int64 int64_division stands for division).
+    `signs`: see Pointwise; `affine`, `clamp`: see Algebra; `accuracy`: see Op.
     """
 
     name: str
@@ -60,7 +60,8 @@ class Binary(NamedTuple):
         """Return the expression for operands of a dtype."""
         if dtype in FLOATS:
             return self.expression
-        own = {DType.INT64: self.int64, DType.UINT8: self.uint8, DType.COMPLEX64: self.complex64}
+        int64 = self.int64 or (self.integers and f"i64_{self.integers}")
+        own = {DType.INT64: int64, DType.UINT8: self.uint8, DType.COMPLEX64: self.complex64}
         return own.get(dtype) or self.integers or self.expression
 
     def libraries_for(self, dtype: DType) -> tuple[str, ...]:
