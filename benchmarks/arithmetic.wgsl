@@ -7,9 +7,9 @@ struct Four { a: vec4<T>, b: vec4<T>, c: vec4<T>, d: vec4<T> }
 
 fn begin(x: T) -> Four { return Four(vec4<T>(x), vec4<T>(x + 1.0), vec4<T>(x + 2.0), vec4<T>(x + 3.0)); }
 
-fn next(v: Four) -> Four {
-  return Four(v.a * p.factor + p.step, v.b * p.factor + p.step, v.c * p.factor + p.step, v.d * p.factor + p.step);
-}
+fn step(v: vec4<T>) -> vec4<T> { return fma(v, vec4<T>(p.factor), vec4<T>(p.step)); }
+
+fn next(v: Four) -> Four { return Four(step(v.a), step(v.b), step(v.c), step(v.d)); }
 
 fn total(v: Four) -> vec4<T> { return v.a + v.b + v.c + v.d; }
 

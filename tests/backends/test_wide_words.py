@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from gpunn.backends.adapter import DeviceInfo
 from gpunn.backends.webgpu import shader
 from gpunn.backends.webgpu.accessors import Binding, accessors, variables
-from gpunn.backends.webgpu.device import open_device
+from gpunn.backends.webgpu.device import open_device, properties
 from gpunn.backends.webgpu.lower import lower
 from gpunn.device import BASELINE, WIDE_WORDS, DeviceProperties
 from gpunn.graph.operation import Operation
@@ -20,6 +21,7 @@ from gpunn.types import Array, DType, TensorType
 WIDE = replace(BASELINE, software=True, features=frozenset({WIDE_WORDS}))
 GPU = replace(WIDE, software=False)
 NO_WORDS = replace(WIDE, features=frozenset())
+GATHERS = replace(WIDE, gathers=True)
 
 
 def swapped(dtype: DType = DType.FLOAT32) -> Operation:
@@ -37,12 +39,29 @@ def source(operation: Operation, device: DeviceProperties) -> str:
 
 
 @pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.INT32])
-@pytest.mark.parametrize(("device", "wide"), [(WIDE, True), (GPU, False), (NO_WORDS, False)])
+@pytest.mark.parametrize(
+    ("device", "wide"), [(WIDE, True), (GPU, False), (NO_WORDS, False), (GATHERS, False)]
+)
 def test_software_with_such_words_binds_them(dtype: DType, device: DeviceProperties, wide: bool) -> None:
     text = source(swapped(dtype), device)
     for name in "xy":
         assert (f"{name}_data: array<vec2<u64>>" in text) == wide
     assert ("fn four_words" in text) == wide
+
+
+@pytest.mark.parametrize(
+    ("name", "driver", "gathers"),
+    [
+        ("llvmpipe (LLVM 15.0.6, 256 bits)", "Mesa 22.3.6 (LLVM 15.0.6)", False),
+        ("llvmpipe (LLVM 15.0.6, 256 bits)", "Mesa 25.0.7-2~bpo12+1 (LLVM 15.0.6)", False),
+        ("llvmpipe (LLVM 22.1.8, 256 bits)", "Mesa 26.2.6-1 (LLVM 22.1.8)", True),
+        ("llvmpipe (LLVM 22.1.8, 256 bits)", "a driver", False),
+        ("AMD Radeon RX 6800 (RADV NAVI21)", "Mesa 26.2.6-1", False),
+    ],
+)
+def test_lavapipe_gathers_from_mesa_26_on(name: str, driver: str, gathers: bool) -> None:
+    info = DeviceInfo(name, "webgpu", "CPU", driver, "Vulkan", {}, ())
+    assert properties(info, [], {}, None).gathers == gathers
 
 
 @pytest.mark.parametrize("dtype", [DType.FLOAT16, DType.INT16, DType.INT8, DType.INT64])

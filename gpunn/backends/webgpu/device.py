@@ -43,6 +43,7 @@ _PARALLEL = {SOFTWARE: 1, "DiscreteGPU": 1 << 15}
 _PARALLEL_OTHERWISE = 1 << 12
 
 _LAVAPIPE = "llvmpipe"  # what Mesa calls its software Vulkan
+_GATHERING = 26  # the version of Mesa from which on it gathers
 _SWIFTSHADER = "swiftshader"  # that of Google, which browsers have
 # After 65,535 iterations lavapipe ends all loops of an invocation without a word (Mesa, lp_bld_limits.h,
 # LP_MAX_TGSI_LOOP_ITERATIONS). Some are left for what libraries do.
@@ -131,8 +132,18 @@ def properties(
         subgroup_sizes=subgroup_sizes or _software_subgroup(info.name),
         parallel_invocations=_PARALLEL.get(info.kind, _PARALLEL_OTHERWISE),
         software=info.kind == SOFTWARE,
+        gathers=_gathers(info),
         max_loop_iterations=LAVAPIPE_LOOP_ITERATIONS if _LAVAPIPE in info.name.lower() else None,
     )
+
+
+def _gathers(info: DeviceInfo) -> bool:
+    """Tell whether lavapipe loads what its lanes want by one instruction.
+
+    Mesa 26.2 does, 22.3 and 25.0 have a loop over the lanes. The versions between were not tried.
+    """
+    mesa = re.match(r"Mesa (\d+)\.", info.driver)
+    return _LAVAPIPE in info.name.lower() and mesa is not None and int(mesa[1]) >= _GATHERING
 
 
 def _software_subgroup(name: str) -> tuple[int, int] | None:
