@@ -60,7 +60,7 @@ class DeviceProperties:
 
         Lavapipe had a loop over its lanes for each word of a load or store. With half of them, MobileNet
         takes 4 to 7 % less time, and its tiles and strips compile up to a third quicker. Where it gathers
-        words, those of 32 bits take 10 to 20 % less time: 64 bits would need vectors of 512. Other software
+        words, those of 32 bits take 4 to 25 % less time: 64 bits would need vectors of 512. Other software
         was not seen to have words of 64 bits, and GPUs load and store four words at once.
         """
         return self.software and not self.gathers and WIDE_WORDS in self.features
