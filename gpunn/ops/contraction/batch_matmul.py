@@ -35,15 +35,10 @@ from gpunn.ops.contraction.integer_product import MakeProduct, integer_product, 
 from gpunn.ops.contraction.product_kernel import of_integers
 from gpunn.ops.contraction.product_rescaling import AS_SUMMED, Rescaling, Rounding, rescaling
 from gpunn.ops.contraction.register_product import products
+from gpunn.ops.contraction.shared_operands import Product, matrix_product, step_library, step_pitch
 from gpunn.ops.contraction.shared_stacks import depth_of, integer_stack, packed_stack, stack_of
 from gpunn.ops.contraction.wide_sums import most_iterations
-from gpunn.ops.contraction.workgroup_product import (
-    Product,
-    matrix_product,
-    step_library,
-    step_pitch,
-    with_workgroup_tiles,
-)
+from gpunn.ops.contraction.workgroup_product import with_workgroup_tiles
 from gpunn.ops.filter import Filter
 from gpunn.ops.fixed_point.affine import scale_of, wrap32
 from gpunn.ops.kernels.chain import Box, boxes, real_sums

@@ -40,18 +40,15 @@ from gpunn.ops.contraction.prepared import bound, constants_only, matrix_of, pre
 from gpunn.ops.contraction.product_kernel import one_by_one, product_kernels
 from gpunn.ops.contraction.product_rescaling import Rounding, eights
 from gpunn.ops.contraction.register_product import products
+from gpunn.ops.contraction.shared_operands import matrix_product, window_product
 from gpunn.ops.contraction.unfolded import with_unfolded
 from gpunn.ops.contraction.winograd import sums_of_sizes, with_winograd
 from gpunn.ops.contraction.word_products import Form
-from gpunn.ops.contraction.workgroup_product import (
-    matrix_product,
-    window_product,
-    with_workgroup_tiles,
-)
+from gpunn.ops.contraction.workgroup_product import with_workgroup_tiles
 from gpunn.ops.expansion import Expansion, Tensor
 from gpunn.ops.filter import Filter, by_groups
 from gpunn.ops.kernels.chain import real_sums
-from gpunn.ops.kernels.register_tile import GROUP_TILE, TILE, other_tiles
+from gpunn.ops.kernels.register_tile import GROUP_TILE, SMALL_TILE, TILE, RegisterTile, other_tiles
 from gpunn.ops.kernels.tiling import ROWS
 from gpunn.ops.kernels.window import Padding, Pair, Window, by_rows, check_window, resolve, window_params
 from gpunn.ops.op import Op, op
@@ -146,10 +143,19 @@ def _in_tiles(
             return
         others = ()
     params, given = window_params(form.window, *form.spatial), reads or channel_reads(call)
-    for tile in (TILE, *others):
+
+    def way(tile: RegisterTile) -> Candidate:
         kernel = tile_kernel(call, form.window.size, params, given, "window", {}, tile)
         reason = "tiles of pixels and channels" if tile is TILE else tile.reason
-        yield Candidate([*packs, kernel], f"{reason}{before}")
+        return Candidate([*packs, kernel], f"{reason}{before}")
+
+    first = way(TILE)
+    invocations = math.prod(first.kernels[-1].threads)
+    if SMALL_TILE in others and 2 * invocations < call.device.parallel_invocations:
+        yield way(SMALL_TILE)
+        others = ()
+    yield first
+    yield from map(way, others)
 
 
 def _shared_computed(call: Call, form: Form) -> list[Kernel]:

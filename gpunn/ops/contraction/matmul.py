@@ -36,14 +36,9 @@ from gpunn.ops.contraction.prepared import clamp_ends, constants_only, finisher,
 from gpunn.ops.contraction.product_kernel import product_kernels
 from gpunn.ops.contraction.product_rescaling import Rounding
 from gpunn.ops.contraction.register_product import products
+from gpunn.ops.contraction.shared_operands import Product, matrix_product, step_library, step_pitch
 from gpunn.ops.contraction.word_products import Form
-from gpunn.ops.contraction.workgroup_product import (
-    Product,
-    matrix_product,
-    step_library,
-    step_pitch,
-    with_workgroup_tiles,
-)
+from gpunn.ops.contraction.workgroup_product import with_workgroup_tiles
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.filter import Filter
 from gpunn.ops.kernels.tiling import (

@@ -15,7 +15,7 @@ from gpunn.ops.contraction.filter_packing import (
     channel_reads,
     pack_deep_filter,
 )
-from gpunn.ops.contraction.workgroup_product import step_library, step_pitch
+from gpunn.ops.contraction.shared_operands import step_library, step_pitch
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.kernels.register_tile import PAIR_TILE, SMALL_TILE, TILE, RegisterTile, other_tiles
 from gpunn.ops.kernels.tiling import (

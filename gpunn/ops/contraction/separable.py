@@ -25,12 +25,8 @@ from gpunn.ops.accuracy import ATOL, EPS, GENERAL, Accuracy, Evaluation
 from gpunn.ops.call import Call
 from gpunn.ops.contraction.conv import conv2d, depthwise_conv2d
 from gpunn.ops.contraction.filter_packing import channel_reads, pack_bias, pack_deep_filter
-from gpunn.ops.contraction.workgroup_product import (
-    Product,
-    step_library,
-    step_pitch,
-    workgroup_tiles,
-)
+from gpunn.ops.contraction.shared_operands import Product, step_library, step_pitch
+from gpunn.ops.contraction.workgroup_product import workgroup_tiles
 from gpunn.ops.elementwise.unary import ACTIVATIONS, apply_activation
 from gpunn.ops.fusion import Fusion
 from gpunn.ops.kernels import window

@@ -12,8 +12,8 @@ from gpunn.kernel import Function, Kernel, Pack, Param, Read, ceil_div, vec_widt
 from gpunn.ops.call import Call
 from gpunn.ops.contraction.integer_product import MIXED
 from gpunn.ops.contraction.product_rescaling import Rescaling
+from gpunn.ops.contraction.shared_operands import Product
 from gpunn.ops.contraction.wide_sums import most_iterations
-from gpunn.ops.contraction.workgroup_product import Product
 from gpunn.ops.fixed_point.affine import wrap32
 from gpunn.ops.kernels.chain import Box, boxes
 from gpunn.ops.kernels.register_tile import TILE

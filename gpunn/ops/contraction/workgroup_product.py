@@ -6,15 +6,14 @@ word_products.py describes those of quantised tensors.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from gpunn.device import DEFAULT_LIMITS, HALF_PRECISION
 from gpunn.kernel import (
     Candidate,
     Kernel,
     Pack,
-    Param,
     Read,
     Write,
     ceil_div,
@@ -30,103 +29,23 @@ from gpunn.ops.contraction.half_products import (
     pack_scaled,
     pack_scales,
 )
+from gpunn.ops.contraction.shared_operands import Product, matrix_product
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.kernels.added_parts import added_parts
 from gpunn.ops.kernels.tiling import COLUMNS, ROWS, row_library, splits
-from gpunn.ops.kernels.window import Window, window_params
 from gpunn.ops.kernels.workgroup_tile import LARGE_TILE, SLICED_TILE, TILE, WIDTH, WorkgroupTile
-from gpunn.rows import Pitch, RowLoads
+from gpunn.rows import RowLoads
 from gpunn.types import DType, TensorType
-
-Reads = tuple[Read, Read]  # of the filter and the bias
 
 _OVERLAPPING = 4  # invocations that one of LARGE_TILE stands for, where it may be quicker
 _OF_LARGE = 4 / 3  # the same, where it is
 # Parts of the depth from which on tiles of them are quicker than register tiles, which wait for weights: an
 # NVIDIA H200 takes half of the time for 3 x 3 on 7 x 7 x 512 if these are not in its cache.
 _PARTS_OF_WINDOWS, _PARTS_OF_ROWS = 8, 16
+_DEEP_PART = 128  # elements of a row in a part: less does not make up for the second pass
 _MEMORY = "max-compute-workgroup-storage-size"  # a limit of a device, in bytes
 _FLAGS = 12  # bytes of the workgroup's memory that lib/workgroup_halves.wgsl takes for itself
 _DEEPEST = 1 << 21  # lib/window_row.wgsl divides numbers below 2^22 in f32 without an error
-
-
-@dataclass(frozen=True, slots=True)
-class Product:
-    """A product of y [..., N]: the body that knows its rows, and what the body expects.
-
-    depth: of the sums. width: of loads of x. reads: filter and bias, if these are not inputs 1 and 2, packed.
-    computed: the filter may be computed, and its columns are not padded. matrices: how many filters there
-    are; rows are divided evenly among these, one behind the other. row: the elements of a row of x, if the
-    body loads it by rows; else 0. pitch: how the body finds these rows, if parameters say it. integers: makes
-    a kernel of integers of that of reals; elements of the depth are words of four, then. stacked: of a stack.
-    """
-
-    body: str
-    depth: int
-    width: int
-    params: Mapping[str, Param] = field(default_factory=dict)
-    libraries: tuple[str, ...] = ()
-    reads: Reads | None = None
-    computed: bool = False
-    matrices: int = 1
-    row: int = 0
-    pitch: Pitch | None = None
-    integers: Callable[[Kernel], Kernel] | None = None
-    stacked: bool = False
-
-    def sizes(self, call: Call) -> tuple[int, int]:
-        """Return the rows of each matrix, and the channels."""
-        return math.prod(call.y.shape[:-1]) // max(self.matrices, 1), call.y.shape[-1]
-
-
-def matrix_product(depth: int, reads: Reads | None = None) -> Product:
-    """Describe y[M, N] = apply(x[M, depth] . w + bias).
-
-    reads: the filter, and the bias, if these are not constants; then it lies as if it were packed, and 4
-    divides the depth.
-    """
-    libraries, computed = (step_library(depth), "packed_columns"), reads is not None
-    row, width = 0 if depth % 4 else depth, vec_width(depth)
-    return Product(
-        "matmul_workgroup",
-        depth,
-        width,
-        {"K": depth},
-        libraries,
-        reads,
-        computed,
-        row=row,
-        pitch=step_pitch(depth),
-    )
-
-
-def step_library(depth: int, step: int = 4) -> str:
-    """Return the lib/ file for steps of four elements, or one, along rows of that length, one behind the
-    other.
-    """
-    if step == 1:
-        return "row_elements"
-    return "ragged_row_steps" if depth % 4 else "row_steps"
-
-
-def step_pitch(depth: int, step: int = 4) -> Pitch:
-    """Return how that file finds rows."""
-    return Pitch(depth, min(step, vec_width(depth)))
-
-
-def window_product(call: Call, window: Window) -> Product:
-    """Describe a convolution with one group and a constant filter."""
-    _, height, width, channels = call.x.shape
-    depth, lanes = channels * math.prod(window.size), vec_width(channels)
-    params: dict[str, Param] = {
-        **window_params(window, height, width),
-        "C": channels // lanes,
-        "K": depth // lanes,
-        "inverse_c": lanes / channels,
-        "inverse_kw": 1 / window.size[1],
-    }
-    body = "conv_workgroup" if lanes == 4 else "conv_direct_workgroup"
-    return Product(body, depth, lanes, params, ("packed_columns",), pitch=Pitch(channels, lanes))
 
 
 def with_workgroup_tiles(call: Call, product: Product, others: Iterable[Candidate]) -> Iterator[Candidate]:
@@ -140,7 +59,7 @@ def with_workgroup_tiles(call: Call, product: Product, others: Iterable[Candidat
     other, parts = _other_first(call, product), _parts_first(call, product)
     if other:
         yield from _ways_of_other_size(call, product)
-    if _occupies(call, product, TILE):
+    if _occupies(call, product, TILE, idle=product.idle):
         yield from _ways(call, product, TILE)
         yield from others
     else:
@@ -164,8 +83,10 @@ def _in_parts(call: Call, product: Product) -> Iterator[Candidate]:
 
 def _parts_first(call: Call, product: Product) -> bool:
     """Tell whether the rule takes tiles of parts of the sums."""
-    least = _PARTS_OF_ROWS if product.row or product.stacked else _PARTS_OF_WINDOWS
-    return _parts(call, product) >= least and _idle(call, product, TILE) <= 1 / 2
+    parts, least, deep = _parts(call, product), _PARTS_OF_WINDOWS, 0
+    if product.row or product.stacked:
+        least, deep = _PARTS_OF_ROWS, _DEEP_PART
+    return parts >= least and product.depth >= parts * deep and _idle(call, product, TILE) <= 1 / 2
 
 
 def _parts(call: Call, product: Product) -> int:

@@ -31,7 +31,7 @@ Spaces = tuple[Shape, ...]  # sizes, then strides
 # The dtype of partial results, where it is not that of the results.
 _PARTIAL = {DType.FLOAT16: DType.FLOAT32, **dict.fromkeys((*QUANTIZED, DType.BOOL), DType.INT32)}
 _FEW = 4096  # outputs (vectors): below it, one invocation each leaves a GPU idle
-_LONG = 64  # terms of an invocation: above it, a second kernel costs less than it saves
+_LONG = 32  # terms of an invocation: above it, a second kernel costs less than it saves
 _SHORT = 8  # terms of an invocation, or more, in each part
 
 

@@ -106,6 +106,26 @@ def test_short_strips_occupy_a_device_of_many_processors(gpu: str, monkeypatch: 
         check("depthwise_conv2d", inputs, attrs, backend=gpu, constants=(1, 2))
 
 
+@pytest.mark.parametrize(
+    ("size", "stride", "processors", "body"),
+    [
+        (3, 1, MANY, ROWS),
+        (3, 2, MANY, ROWS),
+        (5, 1, MANY, STRIPS),
+        (5, 2, MANY, STRIPS),
+        (7, 1, MANY, ROWS),
+        (3, 1, 1 << 12, STRIPS),
+    ],
+)
+def test_which_way_hardware_takes(
+    size: int, stride: int, processors: int, body: str, gpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An invocation's strip is short where many are wanted: for 3 x 3 it reads too much, for 5 x 5 not."""
+    limit_device(monkeypatch, software=False, parallel_invocations=processors)
+    inputs = operands((1, 28, 28, 96), (size, size, 96), bias=True)
+    assert bodies(inputs, {"padding": "same", "stride": (stride, stride)}, gpu) == [body]
+
+
 def window(spatial: tuple[int, int], size: tuple[int, int], **attrs: Any) -> Window:
     return resolve(spatial, size, **{"stride": (1, 1), "dilation": (1, 1), "padding": "same", **attrs})
 

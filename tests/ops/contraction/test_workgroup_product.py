@@ -163,9 +163,11 @@ def test_parts_are_whole_steps_and_add_up() -> None:
     assert "apply" in total.functions
 
 
-def kinds(rows: int, channels: int, device: DeviceProperties, relaxed: bool = True) -> list[str]:
+def kinds(
+    rows: int, channels: int, device: DeviceProperties, relaxed: bool = True, depth: int = 64
+) -> list[str]:
     """Return the bodies of the candidates for a product of halves, in their order; "f16" where these are."""
-    types = TensorType(DType.FLOAT16, (rows, 64)), TensorType(DType.FLOAT16, (channels, 64)), None
+    types = TensorType(DType.FLOAT16, (rows, depth)), TensorType(DType.FLOAT16, (channels, depth)), None
     y, given = float32(rows, channels), {"keep_dims": False}
     call = Call("fully_connected", "", types, given, (y,), (False, True, False), device, relaxed)
     return bodies_of(call)
@@ -196,6 +198,7 @@ SLICED, LARGE, LARGE_HALVES = f"{WORKGROUP} 32", f"{WORKGROUP} 128", "f16 128"
 
 
 PLAIN, PARTS = "matmul_any", "add_parts"
+CONV_TILE = "conv_tile"
 
 
 @pytest.mark.parametrize(
@@ -220,6 +223,34 @@ def test_they_come_first_where_tiles_occupy_a_gpu(
     rows: int, channels: int, device: DeviceProperties, relaxed: bool, expected: list[str]
 ) -> None:
     assert kinds(rows, channels, device, relaxed) == expected
+
+
+@pytest.mark.parametrize(("depth", "first"), [(1152, SMALL_TILE), (2044, SMALL_TILE), (2048, PARTS)])
+def test_parts_of_rows_come_first_where_they_are_deep(depth: int, first: str) -> None:
+    assert kinds(49, 512, GPU, relaxed=False, depth=depth)[0] == first
+
+
+@pytest.mark.parametrize(
+    ("image", "channels", "first"),
+    [
+        ((128, 32), 32, CONV_TILE),
+        ((128, 32), 48, "conv_workgroup"),
+        ((224, 3), 16, "conv_direct_workgroup"),
+        ((224, 3), 12, "conv_direct 4 rows singly"),
+        ((55, 16), 64, f"{CONV_TILE} 4 rows"),
+        ((64, 32), 64, CONV_TILE),
+        ((28, 128), 128, PARTS),
+    ],
+)
+def test_tiles_of_windows(image: tuple[int, int], channels: int, first: str) -> None:
+    """Few register tiles become smaller ones. Tiles that a workgroup shares have few idle channels."""
+    side, depth = image
+    stride = 2 if depth == 3 else 1
+    types = float32(1, side, side, depth), float32(channels, 3, 3, depth), None
+    attrs = {"stride": (stride, stride), "dilation": (1, 1), "padding": "same"}
+    y = float32(1, side // stride, side // stride, channels)
+    call = Call("conv2d", "", types, attrs, (y,), (False, True, False), GPU)
+    assert bodies_of(call)[0] == first
 
 
 def ways_of_stacks(
