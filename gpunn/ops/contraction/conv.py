@@ -40,7 +40,8 @@ from gpunn.ops.contraction.prepared import bound, constants_only, matrix_of, pre
 from gpunn.ops.contraction.product_kernel import one_by_one, product_kernels
 from gpunn.ops.contraction.product_rescaling import Rounding, eights
 from gpunn.ops.contraction.register_product import products
-from gpunn.ops.contraction.shared_operands import matrix_product, window_product
+from gpunn.ops.contraction.shared_operands import Product, matrix_product, window_product
+from gpunn.ops.contraction.strided_pixels import of_pixels, pixel_product, sees_pixels
 from gpunn.ops.contraction.unfolded import with_unfolded
 from gpunn.ops.contraction.winograd import sums_of_sizes, with_winograd
 from gpunn.ops.contraction.word_products import Form
@@ -96,14 +97,20 @@ def _conv2d_kernels(call: Call) -> Iterator[Candidate]:
         gain = OF_PRODUCTS if form.window.pointwise else OF_WINDOWS
         shared = partial(shared_rows, call, form.window, form.depth)
         direct = with_shared_rows(call, depth, lambda: [shared()], _in_tiles(call, form), gain=gain)
-        whole = form.window.pointwise and form.depth % 4 == 0
         rows = with_unfolded(call, form.window, lambda sums, _: completed(call, sums), direct)
-        tiles = matrix_product(form.depth) if whole else window_product(call, form.window)
-        others = with_winograd(call, form.window, with_workgroup_tiles(call, tiles, rows))
+        tiles = with_workgroup_tiles(call, _product(call, form), rows)
+        others = with_winograd(call, form.window, tiles)
         yield from with_cells(call, form.window, others)
         reason = "one output value an invocation"
     kernels = real_sums(call, one_by_one(call, form, reason), form.boxes(call))
     yield Candidate(kernels, reason, fallback=True)
+
+
+def _product(call: Call, form: Form) -> Product:
+    """Describe a convolution for tiles that a workgroup shares."""
+    if form.window.pointwise and form.depth % 4 == 0:
+        return matrix_product(form.depth)
+    return pixel_product(form) if sees_pixels(call, form) else window_product(call, form.window)
 
 
 def _as_depthwise(call: Call, to: Expansion, x: Tensor, filter: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -135,10 +142,12 @@ def _in_tiles(
     rows, channels = math.prod(call.y.shape[:3]), call.y.shape[3]
     before = ", of a filter that is packed before" if packs else ""
     others = other_tiles(rows, channels, form.depth, call.device)
+    sizes, reason = (rows, form.depth, channels), f"a product of matrices{before}"
+    if sees_pixels(call, form):
+        yield from of_pixels(form, products(call, sizes, reason, reads, packs))
+        return
     if form.window.pointwise and (form.depth % 4 == 0 or (rows < ROWS and reads is None)):
-        yield from products(
-            call, (rows, form.depth, channels), f"a product of matrices{before}", reads, packs
-        )
+        yield from products(call, sizes, reason, reads, packs)
         if not call.device.software:  # an NVIDIA H200 always takes longer for windows of one pixel
             return
         others = ()

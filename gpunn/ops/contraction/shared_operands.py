@@ -28,7 +28,8 @@ class Product:
     are; rows are divided evenly among these, one behind the other. row: the elements of a row of x, if the
     body loads it by rows; else 0. pitch: how the body finds these rows, if parameters say it. integers: makes
     a kernel of integers of that of reals; elements of the depth are words of four, then. stacked: of a stack.
-    idle: the share of what tiles of 64 x 64 compute that may be in vain where they come first.
+    windows: rows are what windows see. idle: the share of what tiles of 64 x 64 compute that may be in vain
+    where they come first.
     """
 
     body: str
@@ -43,6 +44,7 @@ class Product:
     pitch: Pitch | None = None
     integers: Callable[[Kernel], Kernel] | None = None
     stacked: bool = False
+    windows: bool = False
     idle: float = 1 / 2
 
     def sizes(self, call: Call) -> tuple[int, int]:
@@ -97,4 +99,5 @@ def window_product(call: Call, window: Window) -> Product:
         "inverse_kw": 1 / window.size[1],
     }
     body, idle = ("conv_workgroup", _OF_FOURS) if lanes == 4 else ("conv_direct_workgroup", _OF_SINGLES)
-    return Product(body, depth, lanes, params, ("packed_columns",), pitch=Pitch(channels, lanes), idle=idle)
+    pitch = Pitch(channels, lanes)
+    return Product(body, depth, lanes, params, ("packed_columns",), pitch=pitch, windows=True, idle=idle)

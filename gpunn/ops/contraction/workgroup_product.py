@@ -83,9 +83,9 @@ def _in_parts(call: Call, product: Product) -> Iterator[Candidate]:
 
 def _parts_first(call: Call, product: Product) -> bool:
     """Tell whether the rule takes tiles of parts of the sums."""
-    parts, least, deep = _parts(call, product), _PARTS_OF_WINDOWS, 0
-    if product.row or product.stacked:
-        least, deep = _PARTS_OF_ROWS, _DEEP_PART
+    parts, least, deep = _parts(call, product), _PARTS_OF_ROWS, _DEEP_PART
+    if product.windows:
+        least, deep = _PARTS_OF_WINDOWS, 0
     return parts >= least and product.depth >= parts * deep and _idle(call, product, TILE) <= 1 / 2
 
 
