@@ -34,7 +34,7 @@ from gpunn.ops.accuracy import Evaluation
 from gpunn.ops.call import Call
 from gpunn.ops.contraction.broadcast_tile import shared_stack, subgroup
 from gpunn.ops.contraction.filter_packing import BLOCK
-from gpunn.ops.contraction.winograd_tiling import SIZE, Tiling, comes_first, full, in_tiles
+from gpunn.ops.contraction.winograd_tiling import REALS, SIZE, Tiling, comes_first, full, in_tiles
 from gpunn.ops.contraction.winograd_transform import rounds, transform_of
 from gpunn.ops.contraction.workgroup_product import workgroup_stack
 from gpunn.ops.elementwise.clipping import with_activation
@@ -109,9 +109,9 @@ def _transformed(filter: Array, g: Array, channels: int) -> Array:
 def fits(call: Call, window: Window) -> bool:
     """Tell whether Winograd's algorithm applies to a convolution of reals with one group.
 
-    Tensors of float16 should take half the memory, but what lies between its kernels is float32.
+    What lies between its kernels is float32, also where tensors are float16.
     """
-    return call.x.dtype is DType.FLOAT32 and in_tiles(call, window)
+    return call.x.dtype in REALS and in_tiles(call, window)
 
 
 class Arithmetic(NamedTuple):
@@ -152,8 +152,11 @@ def _packed(pack: Callable[[Array, int], Array], edge: int) -> Pack:
 
 
 def with_winograd(call: Call, window: Window, others: Iterable[Candidate]) -> Iterator[Candidate]:
-    """Yield ways for one group and a constant filter: Winograd's before others where it is quicker."""
-    if fits(call, window):
+    """Yield ways for one group and a constant filter: Winograd's before others where it is quicker.
+
+    Software has none for tensors of float16.
+    """
+    if fits(call, window) and (call.x.dtype is DType.FLOAT32 or not call.device.software):
         return with_tiles(call, window, others, _of_reals(call), TRANSFORMS)
     return iter(others)
 

@@ -15,6 +15,7 @@ from gpunn.ops.kernels.workgroup_tile import WIDTH
 from gpunn.types import DType
 
 SIZE = (3, 3)  # of windows
+REALS = (DType.FLOAT32, DType.FLOAT16)
 
 # Multiplications in shared rows, about 0.5 ms on lavapipe, from which on three further pipelines are worth
 # the 0.1 to 0.5 s that they take to compile there.
@@ -89,11 +90,11 @@ def comes_first(way: Tiling) -> bool:
     """Tell whether a way is quicker than shared rows, and worth what its pipelines take to compile.
 
     SwiftShader compiles quickly. On an NVIDIA H200 tiles of 4 x 4 take 0.4 of the time of the best other way
-    once their products occupy it several times.
+    once their products occupy it several times, and 0.3 to 0.7 of that of products in f16.
     """
     direct, device = _direct(way.call), way.call.device
     if not device.software:
-        return way.edge == 4 and way.call.x.dtype is DType.FLOAT32 and _crowds(way)
+        return way.edge == 4 and way.call.x.dtype in REALS and _crowds(way)
     return measured(device) and way.cost < direct and (device.subgroups_of_four or direct >= _WORTH)
 
 

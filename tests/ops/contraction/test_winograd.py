@@ -17,7 +17,7 @@ from gpunn.kernel import Candidate, Kernel
 from gpunn.ops import OPS
 from gpunn.ops.call import Call
 from gpunn.ops.contraction.winograd import TRANSFORMS, pack_cells, pack_matrices
-from gpunn.types import Array, Shape, float32
+from gpunn.types import Array, DType, Shape, TensorType
 from tests.ops.harness import check, limit_device, model_of, random, require_shared_rows, take_body
 
 SAME, BORDERS = {"padding": "same"}, {"padding": ((0, 2), (3, 1))}
@@ -123,17 +123,20 @@ def test_the_bound_of_other_convolutions_is_that_of_sums() -> None:
     assert grouped.max() < whole.max() / 4
 
 
-def bodies(shape: Shape, channels: int, device: DeviceProperties, **attrs: Any) -> list[str]:
-    """Return the first bodies of the candidates for a convolution with 3 x 3 windows; of Winograd's, what
-    transforms the input, and whether it has loops.
+def bodies(
+    shape: Shape, channels: int, device: DeviceProperties, dtype: DType = DType.FLOAT32, **attrs: Any
+) -> list[str]:
+    """Return the first bodies of the candidates for a relaxed convolution with 3 x 3 windows that a device
+    supports; of Winograd's, what transforms the input, and whether it has loops.
     """
-    filter = float32(channels, 3, 3, shape[3])
+    x, filter = TensorType(dtype, shape), TensorType(dtype, (channels, 3, 3, shape[3]))
     given = {"stride": (1, 1), "dilation": (1, 1), "padding": "same", **attrs}
-    call = Call("conv2d", "", (float32(*shape), filter, None), given, (), (False, True, False), device)
+    call = Call("conv2d", "", (x, filter, None), given, (), (False, True, False), device, relaxed=True)
     call = replace(call, outputs=(OPS["conv2d"].infer(call),))  # type: ignore[arg-type]
     kernels = OPS["conv2d"].kernel
     assert kernels is not None
-    return [_first_body(candidate) for candidate in kernels(call)]  # type: ignore[union-attr]
+    found: Iterator[Candidate] = kernels(call)  # type: ignore[assignment]
+    return [_first_body(candidate) for candidate in found if candidate.needs <= device.features]
 
 
 def _first_body(candidate: Candidate) -> str:
