@@ -1,7 +1,7 @@
 // Steps of four words of the depth, 16 input channels, in integer_product.wgsl: what lib/single_words.wgsl has for one.
-// Expects x, p.C and p.PAD as that file has them, p.GC divisible by 16, Row and with_word(row, w, word) of it; Columns
-// and weight_columns(q) of lib/two_columns.wgsl; p.W4, how far apart the rows of w lie; OUTSIDE; POINTWISE: no pixel is
-// OUTSIDE.
+// Expects x, p.C and p.PAD as that file has them, p.GC divisible by 16; Row, with_word(row, w, word), Columns and
+// weight_columns(q) of lib/word_column.wgsl or lib/word_columns.wgsl; p.W4, how far apart the rows of w lie; OUTSIDE;
+// POINTWISE: no pixel is OUTSIDE.
 
 const STEP: u32 = 4u;
 

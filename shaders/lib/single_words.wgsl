@@ -1,6 +1,6 @@
 // Steps of one word of the depth, four input channels, in integer_product.wgsl. Expects x, p.C, p.GC and p.PAD as that
-// file has them, Row and with_word(row, w, word) of it; Columns and weight_columns(q) of lib/two_columns.wgsl; OUTSIDE;
-// ALIGNED: GC is divisible by 4; POINTWISE: no pixel is OUTSIDE.
+// file has them; Row, with_word(row, w, word), Columns and weight_columns(q) of lib/word_column.wgsl or
+// lib/word_columns.wgsl; OUTSIDE; ALIGNED: GC is divisible by 4; POINTWISE: no pixel is OUTSIDE.
 
 const STEP: u32 = 1u;
 

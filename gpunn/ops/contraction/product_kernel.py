@@ -49,7 +49,15 @@ from gpunn.ops.contraction.shared_integers import (
 from gpunn.ops.contraction.unfolded import with_unfolded
 from gpunn.ops.contraction.wide_sums import keep_words, reach, widen
 from gpunn.ops.contraction.winograd_integers import with_whole_tiles
-from gpunn.ops.contraction.word_products import WORD, Form, by_words, endings, fold_zero, workgroup_words
+from gpunn.ops.contraction.word_products import (
+    WORD,
+    Form,
+    by_words,
+    endings,
+    fold_zero,
+    ways_of_words,
+    workgroup_words,
+)
 from gpunn.ops.contraction.workgroup_product import with_workgroup_tiles
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.elementwise.unary_kernel import elementwise
@@ -75,8 +83,7 @@ def product_kernels(call: Call, form: Form, rounding: Rounding) -> Iterator[Cand
     reason = "one value at a time: the filter is not a constant, or its groups are uneven"
     if constants_only(call) and form.axis == 0 and even:
         if call.x.dtype in MIXED:
-            words = Candidate([by_words(call, form, how)], "words of 4 input channels")
-            yield from _of_bytes(call, form, how, terms, words)
+            yield from _of_bytes(call, form, how, terms)
             reason = "one value at a time"
         elif call.input(1).dtype in MIXED and 255 * reach(call.input(1), how.zero_w) * terms < 2**31:
             yield Candidate(_by_planes(call, form, how, terms), "upper and lower bytes")
@@ -85,19 +92,18 @@ def product_kernels(call: Call, form: Form, rounding: Rounding) -> Iterator[Cand
     yield Candidate(kernels, reason, fallback=True)
 
 
-def _of_bytes(call: Call, form: Form, how: Rescaling, terms: int, words: Candidate) -> Iterator[Candidate]:
-    """Yield ways for tensors of 8 bits: `words`, and what the device may compute in less time."""
+def _of_bytes(call: Call, form: Form, how: Rescaling, terms: int) -> Iterator[Candidate]:
+    """Yield ways for tensors of 8 bits: words, and what the device may compute in less time."""
+    ways: Iterable[Candidate] = ways_of_words(call, form, how)
     if form.groups > 1:
-        yield words
+        yield from ways
         return
     shared = partial(shared_integers, call, form.window, form.depth, how)
     gain = OF_INTEGERS if form.window.pointwise or form.depth % STEP == 0 else OF_FEW_CHANNELS
-    others = [words]
     if form.depth % 4 and not form.window.pointwise and call.device.software:
         # SwiftShader takes half as long, lavapipe as long as for words, which other layers need, too.
-        place = 0 if call.device.subgroups_of_four else 1
-        others.insert(place, Candidate([_directly(call, form, how)], "one input channel at a time"))
-    ways: Iterable[Candidate] = others
+        directly = Candidate([_directly(call, form, how)], "one input channel at a time")
+        ways = (directly, *ways) if call.device.subgroups_of_four else (*ways, directly)
     if form.depth % WORD == 0:
         ways = with_workgroup_tiles(call, workgroup_words(call, form, how), ways)
     rows = with_shared_rows(call, terms, lambda: [shared()], ways, gain=gain)

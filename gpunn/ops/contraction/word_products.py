@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from gpunn.kernel import Function, Kernel, Pack, Param, Read, ceil_div, vec_width
+from gpunn.kernel import Candidate, Function, Kernel, Pack, Param, Read, ceil_div, vec_width
 from gpunn.ops.call import Call
 from gpunn.ops.contraction.integer_product import MIXED
 from gpunn.ops.contraction.product_rescaling import Rescaling
@@ -16,13 +17,15 @@ from gpunn.ops.contraction.shared_operands import Product
 from gpunn.ops.contraction.wide_sums import most_iterations
 from gpunn.ops.fixed_point.affine import wrap32
 from gpunn.ops.kernels.chain import Box, boxes
-from gpunn.ops.kernels.register_tile import TILE
-from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, row_library, row_tiles, tiles
+from gpunn.ops.kernels.register_tile import SMALL_TILE, TILE, RegisterTile, other_tiles
+from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, ProductGrid, row_library, row_tiles, tiles
 from gpunn.ops.kernels.window import Pair, Window, window_iterations, window_params
 from gpunn.types import Array, DType
 
 WORD = 4  # channels
-_STEPS = {1: "single_words", 4: "four_words"}  # files of shaders/lib/, by the words of a step
+_REASON = f"words of {WORD} input channels"
+_COLUMNS = {4: "word_column", 8: "word_columns"}  # files of shaders/lib/, by the channels of a tile
+_STEPS = {1: "single_words", 4: "four_words"}  # the same, by the words of a step
 DOT_PRODUCTS = {
     DType.UINT8: Function(("w", "x"), "i32(dot4U8Packed(u32(w), u32(x)))"),
     DType.INT8: Function(("w", "x"), "dot4I8Packed(u32(w), u32(x))"),
@@ -81,30 +84,87 @@ def _dot_product(call: Call) -> Function:
     return DOT_PRODUCTS.get(call.x.dtype, DOT_PRODUCTS[DType.INT8])
 
 
+def ways_of_words(call: Call, form: Form, how: Rescaling) -> Iterator[Candidate]:
+    """Yield by_words(), and where reals have them, small register tiles: first for products of matrices of
+    ROWS rows or more.
+    """
+    first = Candidate([by_words(call, form, how)], _REASON)
+    rows, channels = _rows(call), call.y.shape[-1]
+    if form.groups > 1 or SMALL_TILE not in other_tiles(rows, channels, form.depth, call.device):
+        yield first
+        return
+    small = Candidate([_in_tiles(call, form, how, SMALL_TILE)], f"{_REASON}, {SMALL_TILE.reason}")
+    small_first = form.window.pointwise and rows >= ROWS  # more invocations, which wait less: docs/tuning.md
+    yield from (small, first) if small_first else (first, small)
+
+
 def by_words(call: Call, form: Form, how: Rescaling) -> Kernel:
     """Make the kernel of words: register tiles, or one row x 4 channels for few rows."""
-    channels = call.y.shape[-1]
-    packed = ceil_div(channels, COLUMNS) * COLUMNS
-    rows = call.y.size // max(1, channels)
-    few = rows < ROWS and form.window.pointwise and form.groups == 1 and form.depth % 4 == 0
+    few = _rows(call) < ROWS and form.window.pointwise and form.groups == 1 and form.depth % 4 == 0
+    return _by_rows(call, form, how) if few else _in_tiles(call, form, how, TILE)
+
+
+def _rows(call: Call) -> int:
+    return call.y.size // max(1, call.y.shape[-1])
+
+
+def _by_rows(call: Call, form: Form, how: Rescaling) -> Kernel:
+    """Compute one row x 4 channels in an invocation, a word in a step."""
+    rows, steps = _rows(call), ceil_div(form.depth, WORD)
+    grid = row_tiles(rows, _packed(call), steps, call.device)
+    kernel = _words(call, form, how, grid, steps)
+    kernel = replace(
+        kernel,
+        body="integer_row",
+        any_width=grid.splits == 1,
+        reason=f"{kernel.reason}: few rows: one row x 4 channels{grid.reason}",
+    )
+    return how.finish.of(kernel)
+
+
+def _in_tiles(call: Call, form: Form, how: Rescaling, tile: RegisterTile) -> Kernel:
+    """Compute register tiles of pixels and channels, in steps of four words where the depth has these."""
     # Software would compile pipelines of their own for these, and run them no sooner.
     step = 4 if form.depth % (4 * WORD) == 0 and not call.device.software else 1  # words
     pixels = form.window.pointwise and form.groups == 1 and not call.device.software
-    steps = ceil_div(form.depth, WORD * (1 if few else step))
-    grid = (row_tiles if few else tiles)(rows, packed, steps, call.device)
-    offset = _offset(call)
+    steps = ceil_div(form.depth, WORD * step)
+    grid = tiles(_rows(call), call.y.shape[-1], steps, call.device, tile)
+    kernel = _words(call, form, how, grid, steps)
+    kernel = replace(
+        kernel,
+        constants={
+            **kernel.constants,
+            "ALIGNED": int(form.depth % WORD == 0),
+            "POINTWISE": int(pixels),
+            **tile.constants,
+        },
+        libraries=(
+            *kernel.libraries,
+            _COLUMNS[tile.channels],
+            _STEPS[step],
+            *(("pixel_tile",) if pixels else ("window_tile", "window")),
+        ),
+        generated=(tile.of_rows if pixels else tile.of_windows)(grid.splits, call.device),
+        reason=f"{kernel.reason}: {tile.rows} pixels x {tile.channels} channels in registers{grid.reason}",
+    )
+    return how.finish.of(kernel)
+
+
+def _words(call: Call, form: Form, how: Rescaling, grid: ProductGrid, steps: int) -> Kernel:
+    """Make the kernel of register tiles but for what depends on the tile. steps: of the depth, by words."""
+    channels, packed, offset = call.y.shape[-1], _packed(call), _offset(call)
     zero_w, cells = how.zero_w + offset, math.prod(form.window.size)
-    kernel = Kernel(
-        body="integer_row" if few else "integer_product",
+    return Kernel(
+        body="integer_product",
         threads=grid.threads,
         workgroup=WORKGROUP,
-        reads=_reads(how, offset, cells * ceil_div(form.depth, 4), packed),
+        reads=_reads(how, offset, cells * ceil_div(form.depth, WORD), packed),
         params={
             **window_params(form.window, *form.spatial),
             **how.params(zero_w, 4),
             **grid.params,
             "SCALES": packed // 4,
-            "M": rows,
+            "M": _rows(call),
             "N": channels,
             "N4": packed // 4,
             "W4": packed // 4,
@@ -113,30 +173,18 @@ def by_words(call: Call, form: Form, how: Rescaling) -> Kernel:
             "GN": channels // form.groups,
             "PAD": _padding(how),
         },
-        constants={
-            "CENTRED": int(zero_w == 0),
-            "SPLITS": grid.splits,
-            **({} if few else _tile_constants(form, pixels)),
-        },
+        constants={"CENTRED": int(zero_w == 0), "SPLITS": grid.splits},
         functions={"products": _dot_product(call)},
-        libraries=(*row_library(rows, channels), *(() if few else _tile_libraries(step, pixels))),
-        generated="" if few else (TILE.of_rows if pixels else TILE.of_windows)(grid.splits, call.device),
+        libraries=row_library(_rows(call), channels),
         lanes=4,
         loop_iterations=window_iterations(form.window, ceil_div(steps, grid.splits)),
-        any_width=few and grid.splits == 1,
-        reason="integers, words of 4 input channels: "
-        + ("few rows: one row x 4 channels" if few else f"{ROWS} pixels x {COLUMNS} channels in registers")
-        + grid.reason,
+        reason=f"integers, {_REASON}",
     )
-    return how.finish.of(kernel)
 
 
-def _tile_constants(form: Form, pixels: bool) -> dict[str, int]:
-    return {"ALIGNED": int(form.depth % WORD == 0), "POINTWISE": int(pixels), **TILE.constants}
-
-
-def _tile_libraries(step: int, pixels: bool) -> tuple[str, ...]:
-    return _STEPS[step], *(("pixel_tile",) if pixels else ("window_tile", "window"))
+def _packed(call: Call) -> int:
+    """Count the channels of packed filters: whole tiles of the rule."""
+    return ceil_div(call.y.shape[-1], COLUMNS) * COLUMNS
 
 
 def _reads(how: Rescaling, offset: int, words: int, packed: int) -> tuple[Read, ...]:
@@ -158,7 +206,7 @@ def workgroup_words(call: Call, form: Form, how: Rescaling) -> Product:
 
     There is one group, and pixels have whole words.
     """
-    offset, packed = _offset(call), ceil_div(call.y.shape[-1], COLUMNS) * COLUMNS
+    offset, packed = _offset(call), _packed(call)
     zero_w, words, cells = how.zero_w + offset, form.depth // WORD, math.prod(form.window.size)
     reads, lanes = _reads(how, offset, cells * words, packed), vec_width(words)
     params: dict[str, Param] = {
@@ -183,7 +231,7 @@ def workgroup_words(call: Call, form: Form, how: Rescaling) -> Product:
             functions={"products": _dot_product(call)},
             libraries=tuple("workgroup_words" if n == "workgroup_reals" else n for n in real.libraries),
             lanes=4,
-            reason=f"integers, words of {WORD} input channels: {real.reason}",
+            reason=f"integers, {_REASON}: {real.reason}",
         )
         return how.finish.of(kernel)
 

@@ -46,15 +46,16 @@ def test_products_of_words(
     assert values.size > 20 or "activation" in attrs
 
 
-WORDS, SLICED, LARGE = "integer_product", f"{BODY} 32", f"{BODY} 128"
+WORDS = "integer_product 4 rows", "integer_product"
+SLICED, LARGE = f"{BODY} 32", f"{BODY} 128"
 
 
 @pytest.mark.parametrize(
     ("pixels", "depth", "channels", "expected"),
     [
-        (64, 64, 128, [BODY, WORDS, LARGE]),
-        (14, 512, 512, [WORDS, BODY, SLICED]),
-        (64, 3, 128, []),  # there is one way
+        (64, 64, 128, [BODY, *WORDS, LARGE]),
+        (14, 512, 512, [*WORDS, BODY, SLICED]),
+        (64, 3, 128, [*WORDS]),
     ],
 )
 def test_they_come_first_where_tiles_occupy_a_gpu(
