@@ -1,6 +1,6 @@
 //!use one_column
 // The sums of a row in integer_product.wgsl, in a register tile of one column: lib/word_columns.wgsl has the same for
-// two, and expects the same.
+// two. Expects ONES, products(w, x), CENTRED and p.zeros, as integer_product.wgsl has them.
 
 struct Row { sums: vec4<i32>, inputs: i32 }
 

@@ -35,8 +35,8 @@ PACKED_TYPES = {
 class Pair(NamedTuple):
     """WGSL for two elements that share a word.
 
-    `one`: the element at `shift` in `word`; `four`: those of the words `a` and `b`; `part`: v in the low bits
-    of a word; `words`: the two words of a v of four elements.
+    `one`: the element at `shift` in `word`; `four`: the function of shaders/lib/pairs.wgsl for those of two
+    words; `part`: v in the low bits of a word; `words`: the two words of a v of four elements.
     """
 
     one: str
@@ -49,13 +49,13 @@ class Pair(NamedTuple):
 PAIRED_TYPES = {
     HALF: Pair(
         "unpack2x16float({word} >> ({shift})).x",
-        "vec4<f32>(unpack2x16float({a}), unpack2x16float({b}))",
+        "four_halves",
         "half_words(vec4<f32>(v)).x",
         "half_words(v)",
     ),
     DType.INT16: Pair(
         "extractBits(bitcast<i32>({word}), {shift}, 16u)",
-        "vec4<i32>(vec4<u32>({a} << 16u, {a}, {b} << 16u, {b})) >> vec4<u32>(16u)",
+        "four_shorts",
         "u32(v)",
         "(vec2<u32>(v.xz) & vec2<u32>(0xffffu)) | (vec2<u32>(v.yw) << vec2<u32>(16u))",
     ),
@@ -287,10 +287,10 @@ def _loads(binding: Binding, scalar: str) -> tuple[str, str]:
         return one, f"{signs}_bytes({data}[i])"
     if binding.dtype in PAIRED_TYPES:
         pair = PAIRED_TYPES[binding.dtype]
-        word, a, b = f"{data}[i >> 1u]", f"{data}[2u * i]", f"{data}[2u * i + 1u]"
+        word, words = f"{data}[i >> 1u]", f"vec2<u32>({data}[2u * i], {data}[2u * i + 1u])"
         if binding.fours:
-            word, a, b = f"{data}[i >> 2u][(i >> 1u) & 1u]", f"{data}[i].x", f"{data}[i].y"
-        return pair.one.format(word=word, shift="(i & 1u) * 16u"), pair.four.format(a=a, b=b)
+            word, words = f"{data}[i >> 2u][(i >> 1u) & 1u]", f"{data}[i]"
+        return pair.one.format(word=word, shift="(i & 1u) * 16u"), f"{pair.four}({words})"
     if binding.wide:
         four = f"bitcast<{vector_type(scalar)}>(four_words({data}[{{}}]))"
         return f"{four.format('i >> 2u')}[i & 3u]", four.format("i")

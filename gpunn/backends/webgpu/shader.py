@@ -21,6 +21,7 @@ import numpy as np
 from gpunn.backends.webgpu.accessors import (
     HALF,
     PACKED_TYPES,
+    PAIRED_TYPES,
     Binding,
     accessors,
     element_type,
@@ -241,8 +242,9 @@ def _files(key: ShaderKey) -> list[str]:
     doubles = {DType.INT64: "int64", DType.COMPLEX64: "complex"}
     rows = any(b.rows for b in key.bindings)
     packed = any(b.dtype in PACKED_TYPES for b in key.bindings) and _WITHOUT_SHIFTS not in key.libraries
+    paired = any(b.dtype in PAIRED_TYPES for b in key.bindings if not b.stored)
     wide = any(b.wide for b in key.bindings)
-    conditions = {"half": rounded, "in_rows": rows, "bytes": packed, "wide_words": wide}
+    conditions = {"half": rounded, "pairs": paired, "in_rows": rows, "bytes": packed, "wide_words": wide}
     conditions |= {name: d in dtypes for d, name in doubles.items()}
     implied = (name for name, needed in conditions.items() if needed)
     named = (*used_libraries(read_body(key.body)), *key.libraries, *implied)

@@ -49,8 +49,8 @@ from gpunn.ops.contraction.workgroup_product import with_workgroup_tiles
 from gpunn.ops.expansion import Expansion, Tensor
 from gpunn.ops.filter import Filter, by_groups
 from gpunn.ops.kernels.chain import real_sums
-from gpunn.ops.kernels.register_tile import GROUP_TILE, SMALL_TILE, TILE, RegisterTile, other_tiles
-from gpunn.ops.kernels.tiling import ROWS
+from gpunn.ops.kernels.register_tile import NARROW_TILE, SMALL_TILE, TILE, RegisterTile, other_tiles
+from gpunn.ops.kernels.tiling import ROWS, leaves_idle
 from gpunn.ops.kernels.window import Padding, Pair, Window, by_rows, check_window, resolve, window_params
 from gpunn.ops.op import Op, op
 from gpunn.types import Array, DType, Shape, TensorType
@@ -130,7 +130,7 @@ def _of_groups(call: Call, form: Form) -> Iterator[Candidate]:
     """Yield the way in register tiles for a constant filter."""
     if constants_only(call) and call.y.size:
         params, given = window_params(form.window, *form.spatial), group_reads(call, form.groups)
-        tile = TILE if -(call.y.shape[3] // form.groups) % TILE.channels < 4 else GROUP_TILE
+        tile = TILE if -(call.y.shape[3] // form.groups) % TILE.channels < 4 else NARROW_TILE
         kernel = tile_kernel(call, form.window.size, params, given, "window", {}, tile, form.groups)
         yield Candidate([kernel], "tiles of pixels and channels of a group")
 
@@ -153,14 +153,16 @@ def _in_tiles(
         others = ()
     params, given = window_params(form.window, *form.spatial), reads or channel_reads(call)
 
+    narrow = channels <= NARROW_TILE.channels and not call.device.software
+    usual = NARROW_TILE if narrow else TILE
+
     def way(tile: RegisterTile) -> Candidate:
         kernel = tile_kernel(call, form.window.size, params, given, "window", {}, tile)
-        reason = "tiles of pixels and channels" if tile is TILE else tile.reason
+        reason = "tiles of pixels and channels" if tile is usual else tile.reason
         return Candidate([*packs, kernel], f"{reason}{before}")
 
-    first = way(TILE)
-    invocations = math.prod(first.kernels[-1].threads)
-    if SMALL_TILE in others and 2 * invocations < call.device.parallel_invocations:
+    first = way(usual)
+    if SMALL_TILE in others and leaves_idle(first.kernels[-1], call.device):
         yield way(SMALL_TILE)
         others = ()
     yield first

@@ -18,7 +18,16 @@ from gpunn.ops.contraction.wide_sums import most_iterations
 from gpunn.ops.fixed_point.affine import wrap32
 from gpunn.ops.kernels.chain import Box, boxes
 from gpunn.ops.kernels.register_tile import SMALL_TILE, TILE, RegisterTile, other_tiles
-from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, ProductGrid, row_library, row_tiles, tiles
+from gpunn.ops.kernels.tiling import (
+    COLUMNS,
+    ROWS,
+    WORKGROUP,
+    ProductGrid,
+    leaves_idle,
+    row_library,
+    row_tiles,
+    tiles,
+)
 from gpunn.ops.kernels.window import Pair, Window, window_iterations, window_params
 from gpunn.types import Array, DType
 
@@ -86,7 +95,7 @@ def _dot_product(call: Call) -> Function:
 
 def ways_of_words(call: Call, form: Form, how: Rescaling) -> Iterator[Candidate]:
     """Yield by_words(), and where reals have them, small register tiles: first for products of matrices of
-    ROWS rows or more.
+    ROWS rows or more, and for windows of which others would leave much of the device idle.
     """
     first = Candidate([by_words(call, form, how)], _REASON)
     rows, channels = _rows(call), call.y.shape[-1]
@@ -94,8 +103,9 @@ def ways_of_words(call: Call, form: Form, how: Rescaling) -> Iterator[Candidate]
         yield first
         return
     small = Candidate([_in_tiles(call, form, how, SMALL_TILE)], f"{_REASON}, {SMALL_TILE.reason}")
-    small_first = form.window.pointwise and rows >= ROWS  # more invocations, which wait less: docs/tuning.md
-    yield from (small, first) if small_first else (first, small)
+    # More invocations wait less: see docs/tuning.md.
+    idle = rows >= ROWS if form.window.pointwise else leaves_idle(first.kernels[-1], call.device)
+    yield from (small, first) if idle else (first, small)
 
 
 def by_words(call: Call, form: Form, how: Rescaling) -> Kernel:

@@ -59,7 +59,8 @@ def with_workgroup_tiles(call: Call, product: Product, others: Iterable[Candidat
     other, parts = _other_first(call, product), _parts_first(call, product)
     if other:
         yield from _ways_of_other_size(call, product)
-    if _occupies(call, product, TILE, idle=product.idle):
+    shallow = product.integers is not None and product.depth < 4 * TILE.fours  # a step is idle in part
+    if _occupies(call, product, TILE, idle=product.idle) and not shallow:
         yield from _ways(call, product, TILE)
         yield from others
     else:
@@ -83,10 +84,10 @@ def _in_parts(call: Call, product: Product) -> Iterator[Candidate]:
 
 def _parts_first(call: Call, product: Product) -> bool:
     """Tell whether the rule takes tiles of parts of the sums."""
-    parts, least, deep = _parts(call, product), _PARTS_OF_ROWS, _DEEP_PART
+    parts, least, deep, idle = _parts(call, product), _PARTS_OF_ROWS, _DEEP_PART, 1 / 2
     if product.windows:
-        least, deep = _PARTS_OF_WINDOWS, 0
-    return parts >= least and product.depth >= parts * deep and _idle(call, product, TILE) <= 1 / 2
+        least, deep, idle = _PARTS_OF_WINDOWS, 0, 2 / 3
+    return parts >= least and product.depth >= parts * deep and _idle(call, product, TILE) <= idle
 
 
 def _parts(call: Call, product: Product) -> int:

@@ -61,7 +61,7 @@ class RegisterTile:
 
 
 TILE = RegisterTile(8, 8, 4)  # of the rule
-GROUP_TILE = RegisterTile(8, 4, 4)  # for groups of channels that 8 does not divide
+NARROW_TILE = RegisterTile(8, 4, 4)  # for groups of channels that 8 does not divide, and few channels
 PAIR_TILE, SMALL_TILE = RegisterTile(2, 4, 4), RegisterTile(4, 4, 4)
 LARGE_TILES = RegisterTile(16, 8, 1), RegisterTile(16, 8, 4)
 _MANY_ROWS = 64  # of which few are computed in vain in tiles of 16

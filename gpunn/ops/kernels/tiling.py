@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from gpunn.device import DeviceProperties
-from gpunn.kernel import ROWS_OF_FOURS, Grid, Param, ceil_div, tile_grid
+from gpunn.kernel import ROWS_OF_FOURS, Grid, Kernel, Param, ceil_div, tile_grid
 from gpunn.ops.kernels.register_tile import TILE, RegisterTile
 
 COLUMNS = TILE.channels  # of one tile: two vec4; packed filters have a multiple of them
@@ -68,6 +69,11 @@ def tiles(
     count = splits(across * down, steps, device) if tile.rows <= ROWS else 1
     (x, y, z), params = tile_grid(across, down, WORKGROUP[0] // count)
     return ProductGrid((x * count, y, z), count, {**params})
+
+
+def leaves_idle(kernel: Kernel, device: DeviceProperties) -> bool:
+    """Tell whether the invocations of a kernel are less than half of those that occupy a device."""
+    return 2 * math.prod(kernel.threads) < device.parallel_invocations
 
 
 def row_tiles(rows: int, channels: int, steps: int, device: DeviceProperties) -> ProductGrid:

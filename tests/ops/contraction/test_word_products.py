@@ -125,7 +125,8 @@ WORDS, SMALL, ROW, SHARED = "integer_product", "integer_product 4 rows", "intege
         ((1, 2, 4, 97), (32, 1, 1, 97), GPU, [SMALL, WORDS]),
         ((1, 2, 2, 96), (32, 1, 1, 96), GPU, [ROW, SMALL]),
         ((1, 1, 3, 96), (32, 1, 1, 96), GPU, []),
-        ((1, 9, 9, 96), (32, 3, 3, 96), GPU, [WORDS, SMALL]),
+        ((1, 9, 9, 96), (32, 3, 3, 96), GPU, [SMALL, WORDS]),
+        ((1, 66, 66, 128), (64, 3, 3, 128), GPU, [WORDS, SMALL]),
         ((1, 7, 7, 96), (32, 1, 1, 96), BASELINE, [WORDS]),
         ((1, 7, 7, 96), (32, 1, 1, 48), GPU, []),
         ((1, 7, 7, 96), (32, 1, 1, 96), replace(GPU, software=True), []),
@@ -138,6 +139,13 @@ def test_they_come_first_for_products_that_do_not_occupy_a_gpu(
     found = candidates_of(Case("conv2d", "int8", x, filter), device)
     bodies = [described_tile(candidate.kernels[0]) for candidate in found]
     assert [body for body in bodies if not body.startswith(SHARED)] == expected
+
+
+@pytest.mark.parametrize(("depth", "first"), [(60, SMALL), (64, SHARED)])
+def test_tiles_that_a_workgroup_shares_come_first_for_whole_steps(depth: int, first: str) -> None:
+    """A step has 16 words, 64 channels."""
+    found = candidates_of(Case("conv2d", "int8", (1, 64, 64, depth), (128, 1, 1, depth)), GPU)
+    assert described_tile(found[0].kernels[0]) == first
 
 
 def test_reasons_tell_which_tiles() -> None:
