@@ -42,7 +42,11 @@ _OF_LARGE = 4 / 3  # the same, where it is
 # Parts of the depth from which on tiles of them are quicker than register tiles, which wait for weights: an
 # NVIDIA H200 takes half of the time for 3 x 3 on 7 x 7 x 512 if these are not in its cache.
 _PARTS_OF_WINDOWS, _PARTS_OF_ROWS = 8, 16
+# Elements of a row up to which fewer and larger tiles do not come first: they store, and add other tensors,
+# for longer than they multiply. ResNet-50 with 32 samples takes an NVIDIA H200 0.98 of the time with this.
+_SHALLOW = 128
 _DEEP_PART = 128  # elements of a row in a part: less does not make up for the second pass
+_IN_HALVES = ", products in f16"
 _MEMORY = "max-compute-workgroup-storage-size"  # a limit of a device, in bytes
 _FLAGS = 12  # bytes of the workgroup's memory that lib/workgroup_halves.wgsl takes for itself
 _DEEPEST = 1 << 21  # lib/window_row.wgsl divides numbers below 2^22 in f32 without an error
@@ -75,11 +79,16 @@ def with_workgroup_tiles(call: Call, product: Product, others: Iterable[Candidat
 
 
 def _in_parts(call: Call, product: Product) -> Iterator[Candidate]:
-    """Yield the way in tiles of parts of the sums, if these are to be divided."""
+    """Yield the ways in tiles of parts of the sums, if these are to be divided."""
     parts = _parts(call, product)
     if parts > 1:
         reason = f"{TILE.reason}, split-K by {parts} with a second pass"
-        yield Candidate(_kernels_of_parts(call, product, parts), reason)
+        for way in _ways(call, product, TILE):
+            (whole,) = way.kernels
+            if whole.halves and product.computed:  # each part would look for the largest elements of all
+                continue
+            suffix = _IN_HALVES if whole.halves else ""
+            yield replace(way, kernels=_in_parts_of(call, product, whole, parts), reason=f"{reason}{suffix}")
 
 
 def _parts_first(call: Call, product: Product) -> bool:
@@ -134,7 +143,8 @@ def _other_first(call: Call, product: Product) -> bool:
         return product.stacked and deep and _idle(call, product, SLICED_TILE) <= 1 / 4
     halves = HALF_PRECISION in call.device.features and (in_halves(call) or matrices_in_halves(call))
     suits = _occupies(call, product, LARGE_TILE, _OF_LARGE, idle=1 / 4)
-    return suits and product.integers is None and not halves
+    deep = product.windows or product.depth > _SHALLOW
+    return suits and deep and product.integers is None and not halves
 
 
 def workgroup_tiles(call: Call, product: Product) -> Iterator[Candidate]:
@@ -165,7 +175,7 @@ def _ways(call: Call, product: Product, tile: WorkgroupTile) -> Iterator[Candida
     elif product.reads is None and tile.slices == 1 and in_halves(call):
         halves = _of_packed_halves(call, product, tile)
     if halves is not None and halves.workgroup_bytes <= most:
-        yield Candidate([halves], f"{tile.reason}, products in f16", frozenset({HALF_PRECISION}))
+        yield Candidate([halves], f"{tile.reason}{_IN_HALVES}", frozenset({HALF_PRECISION}))
     if tile.nbytes <= most:
         kernel = _kernel(call, product, tile)
         yield Candidate([kernel if product.integers is None else product.integers(kernel)], tile.reason)
@@ -187,9 +197,9 @@ def workgroup_stack(call: Call, sizes: tuple[int, int, int, int], x: Read, w: Re
     return replace(kernel, reads=reads, writes=(replace(kernel.writes[0], output=y.output),))
 
 
-def _kernels_of_parts(call: Call, product: Product, parts: int) -> list[Kernel]:
-    """Make the kernel that computes parts of each sum, and the one that adds these up."""
-    kernel, depth = _kernel(call, product, TILE), 4 * TILE.fours
+def _in_parts_of(call: Call, product: Product, kernel: Kernel, parts: int) -> list[Kernel]:
+    """Make the kernel that computes parts of each sum of another one, and the one that adds these up."""
+    depth = 4 * TILE.fours
     steps = ceil_div(product.depth, depth * parts)
     parts = ceil_div(product.depth, depth * steps)
     of_parts = replace(

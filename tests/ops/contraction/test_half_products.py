@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -10,15 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpunn.backends.webgpu import lower as lowering
 from gpunn.backends.webgpu.device import open_device
 from gpunn.backends.webgpu.lower import candidates
 from gpunn.comparison.compare import compare
 from gpunn.comparison.sides import Arithmetic
-from gpunn.device import HALF_PRECISION, DeviceProperties
+from gpunn.device import HALF_PRECISION
 from gpunn.graph.operation import Operation
 from gpunn.graph.tolerance import bounds, half_products
-from gpunn.kernel import Kernels
 from gpunn.model import Model
 from gpunn.ops.contraction import workgroup_product
 from gpunn.ops.contraction.half_products import pack_scaled, pack_scales
@@ -28,21 +25,8 @@ from gpunn.types import Array, DType, TensorType, float32
 from tests.ops.contraction.test_batch_matmul import ADJOINTS, matrices
 from tests.ops.contraction.test_broadcast_tile import described
 from tests.ops.contraction.test_workgroup_product import PRODUCTS, STACKS, WORKGROUP, convolutions
-from tests.ops.harness import EPS, random, type_of
-
-
-def take_halves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make lowering take the first candidate with products in f16 if a kernel function yields several."""
-    by_rule = lowering.choose
-
-    def chosen(kernels: Kernels, device: DeviceProperties, *_: object) -> Any:
-        if not isinstance(kernels, Iterator):
-            return by_rule(kernels, device)
-        found = [*kernels]
-        halves = [c.kernels for c in found if any(k.halves for k in c.kernels)]
-        return halves[0] if halves else by_rule(iter(found), device)
-
-    monkeypatch.setattr(lowering, "choose", chosen)
+from tests.ops.harness import EPS, limit_device, random, type_of
+from tests.planning.preferring import prefer_kernel
 
 
 @pytest.fixture
@@ -50,7 +34,7 @@ def halves(hardware_gpu: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """Let products be computed in f16."""
     if HALF_PRECISION not in open_device(None, False).properties.features:
         pytest.skip("the adapter has no shader-f16")
-    take_halves(monkeypatch)
+    prefer_kernel(monkeypatch, lambda kernel: kernel.halves)
     return hardware_gpu
 
 
@@ -61,17 +45,19 @@ def packed_halves(request: pytest.FixtureRequest, halves: str, monkeypatch: pyte
     return halves
 
 
-def run_relaxed(op: str, inputs: list[Array], attrs: dict[str, Any], backend: str) -> tuple[Array, Operation]:
+def run_relaxed(
+    op: str, inputs: list[Array], attrs: dict[str, Any], backend: str, place: int = -1
+) -> tuple[Array, Operation]:
     """Run an operation whose x is computed, with products in f16; return the result and the operation.
 
-    Of this, x and the filter are float16, and the result is float32.
+    Of this, x and the filter are float16, and the result is float32. place: of the dispatch with products.
     """
     model = Model()
     (x,) = model.add("neg", [model.input("x", type_of(inputs[0]))])
     constants = [model.constant(f"constant_{k}", value) for k, value in enumerate(inputs[1:])]
     model.output(*model.add(op, [x, *constants], attrs))
     with model.compile(backend, relaxed=True) as compiled:
-        row = compiled.plan_rows()[-1]
+        row = compiled.plan_rows()[place]
         assert row.kernel.halves
         return np.asarray(compiled(-inputs[0])), row.operation
 
@@ -117,6 +103,25 @@ def test_convolutions_in_f16(case: Any, packed_halves: str) -> None:
     (strict,) = bounds(operation, wide, (exact,))
     assert (bound.limit >= strict.limit).all()
     assert (bound.limit > 9 * strict.limit).any()
+
+
+@pytest.fixture
+def parts_in_halves(halves: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Let sums of such products be divided into parts."""
+    limit_device(monkeypatch, software=False, parallel_invocations=1 << 12)
+    prefer_kernel(monkeypatch, lambda kernel: kernel.halves and kernel.params.get("PARTS", 1) != 1)
+    return halves
+
+
+@pytest.mark.parametrize("shape", [(5, 40, 72), (13, 132, 61)], ids=str)
+def test_parts_of_convolutions_in_f16(shape: tuple[int, int, int], parts_in_halves: str) -> None:
+    side, depth, channels = shape
+    inputs = [random(1, 1, side, side, depth), random(2, channels, 3, 3, depth), random(3, channels)]
+    y, operation = run_relaxed("conv2d", inputs, {"padding": "same"}, parts_in_halves, place=-2)
+    given = rounded(inputs)
+    (exact,) = operation.evaluate(given)
+    (bound,) = bounds(operation, given, (exact,), partial(half_products, operation))
+    assert (np.abs(y - exact) <= bound.limit).all()
 
 
 SPREAD = random(5, 70, 40) * np.float32(10.0) ** random(6, 70, 40, low=-7, high=0)

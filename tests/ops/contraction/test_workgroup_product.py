@@ -181,7 +181,8 @@ def bodies_of(call: Call) -> list[str]:
     kernels = OPS[call.op].kernel
     assert kernels is not None
     found = [(c.kernels[0], c.kernels[-1].body) for c in kernels(call)]  # type: ignore[union-attr]
-    return [PARTS if end == PARTS else described_tile(one) for one, end in found]
+    parts = {False: PARTS, True: HALF_PARTS}
+    return [parts[one.halves] if end == PARTS else described_tile(one) for one, end in found]
 
 
 def described_tile(kernel: Kernel) -> str:
@@ -197,7 +198,7 @@ LARGE_TILES = ["matmul_tile 16 rows singly", "matmul_tile 16 rows"]
 SLICED, LARGE, LARGE_HALVES = f"{WORKGROUP} 32", f"{WORKGROUP} 128", "f16 128"
 
 
-PLAIN, PARTS = "matmul_any", "add_parts"
+PLAIN, PARTS, HALF_PARTS = "matmul_any", "add_parts", "f16 add_parts"
 CONV_TILE = "conv_tile"
 
 
@@ -206,10 +207,10 @@ CONV_TILE = "conv_tile"
     [
         (4096, 128, GPU, True, ["f16", WORKGROUP, *SMALL_TILES, LARGE_HALVES, LARGE, PLAIN]),
         (4096, 128, GPU, False, [WORKGROUP, *SMALL_TILES, LARGE, PLAIN]),
-        (4032, 128, GPU, True, [*SMALL_TILES, "f16", WORKGROUP, SLICED, PARTS, PLAIN]),
+        (4032, 128, GPU, True, [*SMALL_TILES, "f16", WORKGROUP, SLICED, HALF_PARTS, PARTS, PLAIN]),
         (8192, 31, GPU, True, [*SMALL_TILES, "f16", WORKGROUP, SLICED, PLAIN]),
         (16384, 64, GPU, False, [WORKGROUP, TILE, *LARGE_TILES, LARGE, PLAIN]),
-        (12288, 128, GPU, False, [LARGE, WORKGROUP, TILE, *LARGE_TILES, PLAIN]),
+        (12288, 128, GPU, False, [WORKGROUP, TILE, *LARGE_TILES, LARGE, PLAIN]),
         (12160, 128, GPU, False, [WORKGROUP, TILE, *LARGE_TILES, LARGE, PLAIN]),
         (12288, 128, GPU, True, ["f16", WORKGROUP, TILE, *LARGE_TILES, LARGE_HALVES, LARGE, PLAIN]),
         (32, 128, GPU, False, [*SMALL_TILES, WORKGROUP, SLICED, PARTS, PLAIN]),
@@ -223,6 +224,11 @@ def test_they_come_first_where_tiles_occupy_a_gpu(
     rows: int, channels: int, device: DeviceProperties, relaxed: bool, expected: list[str]
 ) -> None:
     assert kinds(rows, channels, device, relaxed) == expected
+
+
+@pytest.mark.parametrize(("depth", "first"), [(128, WORKGROUP), (132, LARGE)])
+def test_large_tiles_come_first_where_they_multiply_for_long(depth: int, first: str) -> None:
+    assert kinds(12288, 128, GPU, relaxed=False, depth=depth)[0] == first
 
 
 @pytest.mark.parametrize(("depth", "first"), [(1152, SMALL_TILE), (2044, SMALL_TILE), (2048, PARTS)])
