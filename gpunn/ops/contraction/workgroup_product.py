@@ -46,7 +46,6 @@ _PARTS_OF_WINDOWS, _PARTS_OF_ROWS = 8, 16
 # for longer than they multiply. ResNet-50 with 32 samples takes an NVIDIA H200 0.98 of the time with this.
 _SHALLOW = 128
 _DEEP_PART = 128  # elements of a row in a part: less does not make up for the second pass
-_IN_HALVES = ", products in f16"
 _MEMORY = "max-compute-workgroup-storage-size"  # a limit of a device, in bytes
 _FLAGS = 12  # bytes of the workgroup's memory that lib/workgroup_halves.wgsl takes for itself
 _DEEPEST = 1 << 21  # lib/window_row.wgsl divides numbers below 2^22 in f32 without an error
@@ -79,16 +78,14 @@ def with_workgroup_tiles(call: Call, product: Product, others: Iterable[Candidat
 
 
 def _in_parts(call: Call, product: Product) -> Iterator[Candidate]:
-    """Yield the ways in tiles of parts of the sums, if these are to be divided."""
+    """Yield the way in tiles of parts of the sums, if these are to be divided.
+
+    Products are in f32: an NVIDIA H200 takes 1.1 times as long for parts in f16 (3 x 3 on 14 x 14 x 256).
+    """
     parts = _parts(call, product)
     if parts > 1:
         reason = f"{TILE.reason}, split-K by {parts} with a second pass"
-        for way in _ways(call, product, TILE):
-            (whole,) = way.kernels
-            if whole.halves and product.computed:  # each part would look for the largest elements of all
-                continue
-            suffix = _IN_HALVES if whole.halves else ""
-            yield replace(way, kernels=_in_parts_of(call, product, whole, parts), reason=f"{reason}{suffix}")
+        yield Candidate(_kernels_of_parts(call, product, parts), reason)
 
 
 def _parts_first(call: Call, product: Product) -> bool:
@@ -175,7 +172,7 @@ def _ways(call: Call, product: Product, tile: WorkgroupTile) -> Iterator[Candida
     elif product.reads is None and tile.slices == 1 and in_halves(call):
         halves = _of_packed_halves(call, product, tile)
     if halves is not None and halves.workgroup_bytes <= most:
-        yield Candidate([halves], f"{tile.reason}{_IN_HALVES}", frozenset({HALF_PRECISION}))
+        yield Candidate([halves], f"{tile.reason}, products in f16", frozenset({HALF_PRECISION}))
     if tile.nbytes <= most:
         kernel = _kernel(call, product, tile)
         yield Candidate([kernel if product.integers is None else product.integers(kernel)], tile.reason)
@@ -197,9 +194,9 @@ def workgroup_stack(call: Call, sizes: tuple[int, int, int, int], x: Read, w: Re
     return replace(kernel, reads=reads, writes=(replace(kernel.writes[0], output=y.output),))
 
 
-def _in_parts_of(call: Call, product: Product, kernel: Kernel, parts: int) -> list[Kernel]:
-    """Make the kernel that computes parts of each sum of another one, and the one that adds these up."""
-    depth = 4 * TILE.fours
+def _kernels_of_parts(call: Call, product: Product, parts: int) -> list[Kernel]:
+    """Make the kernel that computes parts of each sum, and the one that adds these up."""
+    kernel, depth = _kernel(call, product, TILE), 4 * TILE.fours
     steps = ceil_div(product.depth, depth * parts)
     parts = ceil_div(product.depth, depth * steps)
     of_parts = replace(

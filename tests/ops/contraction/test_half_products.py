@@ -25,7 +25,7 @@ from gpunn.types import Array, DType, TensorType, float32
 from tests.ops.contraction.test_batch_matmul import ADJOINTS, matrices
 from tests.ops.contraction.test_broadcast_tile import described
 from tests.ops.contraction.test_workgroup_product import PRODUCTS, STACKS, WORKGROUP, convolutions
-from tests.ops.harness import EPS, limit_device, random, type_of
+from tests.ops.harness import EPS, random, type_of
 from tests.planning.preferring import prefer_kernel
 
 
@@ -45,19 +45,17 @@ def packed_halves(request: pytest.FixtureRequest, halves: str, monkeypatch: pyte
     return halves
 
 
-def run_relaxed(
-    op: str, inputs: list[Array], attrs: dict[str, Any], backend: str, place: int = -1
-) -> tuple[Array, Operation]:
+def run_relaxed(op: str, inputs: list[Array], attrs: dict[str, Any], backend: str) -> tuple[Array, Operation]:
     """Run an operation whose x is computed, with products in f16; return the result and the operation.
 
-    Of this, x and the filter are float16, and the result is float32. place: of the dispatch with products.
+    Of this, x and the filter are float16, and the result is float32.
     """
     model = Model()
     (x,) = model.add("neg", [model.input("x", type_of(inputs[0]))])
     constants = [model.constant(f"constant_{k}", value) for k, value in enumerate(inputs[1:])]
     model.output(*model.add(op, [x, *constants], attrs))
     with model.compile(backend, relaxed=True) as compiled:
-        row = compiled.plan_rows()[place]
+        row = compiled.plan_rows()[-1]
         assert row.kernel.halves
         return np.asarray(compiled(-inputs[0])), row.operation
 
@@ -103,25 +101,6 @@ def test_convolutions_in_f16(case: Any, packed_halves: str) -> None:
     (strict,) = bounds(operation, wide, (exact,))
     assert (bound.limit >= strict.limit).all()
     assert (bound.limit > 9 * strict.limit).any()
-
-
-@pytest.fixture
-def parts_in_halves(halves: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Let sums of such products be divided into parts."""
-    limit_device(monkeypatch, software=False, parallel_invocations=1 << 12)
-    prefer_kernel(monkeypatch, lambda kernel: kernel.halves and kernel.params.get("PARTS", 1) != 1)
-    return halves
-
-
-@pytest.mark.parametrize("shape", [(5, 40, 72), (13, 132, 61)], ids=str)
-def test_parts_of_convolutions_in_f16(shape: tuple[int, int, int], parts_in_halves: str) -> None:
-    side, depth, channels = shape
-    inputs = [random(1, 1, side, side, depth), random(2, channels, 3, 3, depth), random(3, channels)]
-    y, operation = run_relaxed("conv2d", inputs, {"padding": "same"}, parts_in_halves, place=-2)
-    given = rounded(inputs)
-    (exact,) = operation.evaluate(given)
-    (bound,) = bounds(operation, given, (exact,), partial(half_products, operation))
-    assert (np.abs(y - exact) <= bound.limit).all()
 
 
 SPREAD = random(5, 70, 40) * np.float32(10.0) ** random(6, 70, 40, low=-7, high=0)

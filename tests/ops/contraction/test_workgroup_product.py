@@ -181,8 +181,7 @@ def bodies_of(call: Call) -> list[str]:
     kernels = OPS[call.op].kernel
     assert kernels is not None
     found = [(c.kernels[0], c.kernels[-1].body) for c in kernels(call)]  # type: ignore[union-attr]
-    parts = {False: PARTS, True: HALF_PARTS}
-    return [parts[one.halves] if end == PARTS else described_tile(one) for one, end in found]
+    return [PARTS if end == PARTS else described_tile(one) for one, end in found]
 
 
 def described_tile(kernel: Kernel) -> str:
@@ -198,7 +197,7 @@ LARGE_TILES = ["matmul_tile 16 rows singly", "matmul_tile 16 rows"]
 SLICED, LARGE, LARGE_HALVES = f"{WORKGROUP} 32", f"{WORKGROUP} 128", "f16 128"
 
 
-PLAIN, PARTS, HALF_PARTS = "matmul_any", "add_parts", "f16 add_parts"
+PLAIN, PARTS = "matmul_any", "add_parts"
 CONV_TILE = "conv_tile"
 
 
@@ -207,7 +206,7 @@ CONV_TILE = "conv_tile"
     [
         (4096, 128, GPU, True, ["f16", WORKGROUP, *SMALL_TILES, LARGE_HALVES, LARGE, PLAIN]),
         (4096, 128, GPU, False, [WORKGROUP, *SMALL_TILES, LARGE, PLAIN]),
-        (4032, 128, GPU, True, [*SMALL_TILES, "f16", WORKGROUP, SLICED, HALF_PARTS, PARTS, PLAIN]),
+        (4032, 128, GPU, True, [*SMALL_TILES, "f16", WORKGROUP, SLICED, PARTS, PLAIN]),
         (8192, 31, GPU, True, [*SMALL_TILES, "f16", WORKGROUP, SLICED, PLAIN]),
         (16384, 64, GPU, False, [WORKGROUP, TILE, *LARGE_TILES, LARGE, PLAIN]),
         (12288, 128, GPU, False, [WORKGROUP, TILE, *LARGE_TILES, LARGE, PLAIN]),
