@@ -127,6 +127,8 @@ class Bench:
         self._stopwatch = Stopwatch(device)
         self._warming = FIRST_WARMING
         self.method = self._stopwatch.method
+        # What hardware repeats, it has the code and the operands of in near caches, as no network has.
+        self._singly = self.method == "timestamps" and not device.properties.software
 
     def prepare(self, calls: Iterable[tuple[Operation, Sequence[Candidate]]]) -> None:
         """Make all pipelines of operations and their candidates, so that measurements follow one another."""
@@ -233,14 +235,18 @@ class Bench:
                 break
 
     def _rounds(self, trials: Sequence[_Trial]) -> int:
-        """Time candidates in one submission, for some rounds; return how many these were."""
+        """Time candidates in one submission, for some rounds; return how many these were.
+
+        Where hardware has timestamps, candidates alternate between all repetitions.
+        """
         least = [t.seconds or 0.0 for t in trials]
         repeats = math.ceil(PASS_SECONDS / max(min(least), PASS_SECONDS / MOST_REPEATS))
         count = max(1, min(AT_ONCE, int(SUBMISSION / max(sum(least) * repeats, PASS_SECONDS))))
-        found = self._passes([tuple(t.dispatches) * repeats for t in trials] * count)
-        for trial, seconds in zip((*trials,) * count, found, strict=True):
-            if seconds > 0:
-                trial.times.append(seconds / repeats)
+        passes = 1 if self._singly else repeats  # repetitions in a pass
+        turns = [tuple(t.dispatches) * passes for t in trials] * (count * repeats // passes)
+        found = np.reshape(self._passes(turns), (count, -1, len(trials)))
+        for trial, times in zip(trials, np.moveaxis(found, 2, 0), strict=True):
+            trial.times += [float(some.sum()) / repeats for some in times if some.all()]
         return count
 
     def _passes(self, passes: Sequence[Pass]) -> list[float]:

@@ -78,6 +78,29 @@ def test_hardware_is_warm_and_has_all_pipelines_before_it_is_measured(
     assert events[2] == events[events.index("measured") - 1] == "warm"
 
 
+@pytest.mark.parametrize("hardware", [False, True])
+def test_hardware_repeats_no_kernel_in_a_row(
+    gpu: str, offer: Offer, hardware: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = open_device(None, low_power=False)
+    monkeypatch.setattr(device, "properties", replace(device.properties, software=not hardware))
+    monkeypatch.setattr(measurement, "PASS_SECONDS", 0.01)  # so that kernels are repeated on any adapter
+    offer("slow", "quick")
+    timed: list[list[tuple[object, ...]]] = []
+    times = stopwatch.Stopwatch.times
+    monkeypatch.setattr(
+        stopwatch.Stopwatch,
+        "times",
+        lambda s, passes: timed.append([*map(tuple, passes)]) or times(s, passes),
+    )
+    assert bodies(model(), gpu, SUSTAINED) == ["the quick"]
+    first, second, *others = max(timed, key=len)
+    assert first != second and all(one == (first, second)[k % 2] for k, one in enumerate(others))
+    assert (len(first) == len(second) == 1) == hardware
+    found = gpunn.tune(model()).calls[0]
+    assert found.ways[0].seconds and found.ways[1].seconds and found.ways[1].seconds < found.ways[0].seconds
+
+
 def test_the_kernel_says_what_was_measured(gpu: str, offer: Offer) -> None:
     offer("slow", "quick")
     with model().compile(gpu, SUSTAINED) as compiled:
