@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from numbers import Real
 from typing import Any
 
+import numpy as np
+
 from gpunn.errors import ModelError
 
 
@@ -27,6 +29,13 @@ def expect_integer(what: str, value: Any, least: int | None = None) -> int:
         range = "" if least is None else f" of {least} or more"
         raise ModelError(f"{what} must be an integer{range}, got {value!r}")
     return found
+
+
+def expect_flag(what: str, value: Any) -> bool:
+    """Return `value` as a bool. Raises ModelError unless it is True or False, or 1 or 0."""
+    if not isinstance(value, (bool, np.bool_)) and integer(value) not in (0, 1):
+        raise ModelError(f"{what} must be True or False, got {value!r}")
+    return bool(value)
 
 
 def is_number(value: Any) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, overload
 
+from gpunn.arguments import expect_flag
 from gpunn.custom import CustomOperator
 from gpunn.errors import ModelError
 from gpunn.files import replace_file
@@ -119,7 +120,9 @@ class Model(Graph):
         """
         model = self.reshaped(shapes) if shapes else self
         make: Callable[..., Compilation]
-        if isolate:  # imported when they are needed, as long as reading a model does without them
+        if expect_flag(
+            "isolate", isolate
+        ):  # imported when they are needed, as long as reading a model does without them
             from gpunn.isolation.compilation import isolated as make
         else:
             from gpunn.compilation.compiler import compile_model as make

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gpunn.arguments import expect_integer, expect_list, expect_path, integer
+from gpunn.arguments import expect_flag, expect_integer, expect_list, expect_path, integer
 from gpunn.comparison.case import SUFFIX, expect_layer, load_case, save_layer
 from gpunn.comparison.convert import Scale, photo_inputs, scales
 from gpunn.comparison.files import OtherFileSide
@@ -111,6 +111,7 @@ def compare(
     if tolerance is not None and not (isinstance(tolerance, Real) and tolerance >= 0):
         raise ModelError(f"tolerance must be a number from 0, got {tolerance!r}")
     layer_samples = expect_integer("layer_samples", layer_samples, 1)
+    per_layer = expect_flag("per_layer", per_layer)
     for what, given in (("backends", backends), ("labels", labels)):
         expect_list(what, given, "names")
     backends = tuple(backends)

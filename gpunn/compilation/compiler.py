@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpunn.arguments import expect_flag
 from gpunn.backends.adapter import SOFTWARE, DeviceInfo
 from gpunn.backends.base import DeviceMemory
 from gpunn.backends.blas import choose_threads
@@ -54,15 +55,15 @@ def compile_model(
     Small products run on one thread. device_memory_limit: bytes that all compilations together may have on
     the GPU (gpunn.memory()) when this one takes memory there, now or in a run on other shapes; the model may
     have further limits (gpunn.Limits).
-    Raises ModelError for an unknown backend or preference, `threads` below 1, a limit below 0, a `device` for
-    the CPU backend, or a model without outputs, DeviceError when there is no such adapter, memory is
-    out, a shader is rejected or numpy's library takes no number of threads.
+    Raises ModelError for an unknown backend or preference, a `relaxed` that is no bool, `threads` below 1, a
+    limit below 0, a `device` for the CPU backend, or a model without outputs, DeviceError when there is no
+    such adapter, memory is out, a shader is rejected or numpy's library takes no number of threads.
     """
     if backend not in BACKENDS:
         raise ModelError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
     if not model.outputs:
         raise ModelError(f"model {model.name!r} has no outputs")
-    purpose = purpose_of(preference)
+    purpose, relaxed = purpose_of(preference), expect_flag("relaxed", relaxed)
     limit = device_memory_limit
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
         raise ModelError(f"device_memory_limit must be a number of bytes or None, got {limit!r}")

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gpunn.arguments import expect_integer, expect_model
+from gpunn.arguments import expect_flag, expect_integer, expect_model
 from gpunn.errors import ModelError, UnsupportedError
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
@@ -109,7 +109,7 @@ def _whole(stated: Update, name: str, value: int | None) -> int:
 
 
 def _mixed(stated: Update, shuffle: bool | None) -> bool:
-    return stated.shuffle if shuffle is None else shuffle
+    return stated.shuffle if shuffle is None else expect_flag("shuffle", shuffle)
 
 
 def _optimizer(stated: Update, learning_rate: float | None) -> Optimizer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpunn.arguments import expect_list, expect_model
+from gpunn.arguments import expect_flag, expect_list, expect_model
 from gpunn.errors import ModelError
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
@@ -34,6 +34,7 @@ def gradients(
     """
     expect_model(model, Model)
     expect_list("parameters", parameters, "operands or their names")
+    outputs = expect_flag("outputs", outputs)
     operands = model.operands()
     chosen = [_named(model, operands, name) for name in parameters]
     exposed, exchange = _with_inputs(model, chosen)
