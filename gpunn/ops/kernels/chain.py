@@ -135,7 +135,13 @@ def chained(kernel: Kernel, part: Kernel, boxes: Sequence[Box]) -> list[Kernel]:
 
 
 def real_sums(call: Call, kernel: Kernel, boxes: Sequence[Box]) -> list[Kernel]:
-    """Chain a kernel whose sums are those of reals."""
+    """Chain a kernel whose sums are those of reals.
+
+    Software fuses products and sums, which the newest lavapipe computes as one: see docs/tuning.md. Drivers
+    of hardware fuse them where that is quicker.
+    """
+    sums = "fused_sum" if call.device.software else "product_sum"
+    kernel = replace(kernel, libraries=(*kernel.libraries, sums))
     return chained(kernel, keeping(kernel, {"y": TensorType(DType.FLOAT32, call.y.shape)}, {}), boxes)
 
 
