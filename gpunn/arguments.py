@@ -64,6 +64,12 @@ def expect_list(what: str, value: Any, of: str) -> None:
         raise ModelError(f"{what} must be a list of {of}, got {value!r}")
 
 
+def expect_function(what: str, value: Any) -> None:
+    """Raise ModelError unless `value` can be called, or is None."""
+    if value is not None and not callable(value):
+        raise ModelError(f"{what} must be a function, got {value!r}")
+
+
 def expect_number(what: str, value: Any, end: float = math.inf) -> None:
     """Raise ModelError unless `value` is a number from 0 to an end, without the end."""
     if not is_number(value) or not 0 <= value < end:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from gpunn.arguments import expect_integer, expect_list, expect_model
+from gpunn.arguments import expect_function, expect_integer, expect_list, expect_model
 from gpunn.backends.base import Span, Trace
 from gpunn.comparison.inputs import array_sample, random_source
 from gpunn.compilation.base import Compilation
@@ -150,6 +150,7 @@ def profile(
     else:
         expect_list("inputs", inputs, "arrays")
         described, arrays = "given", array_sample(model, list(inputs), "inputs").arrays
+    expect_function("progress", progress)
     tell = progress or untold
     purpose = purpose_of(preference)
     began = time.perf_counter()

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gpunn.arguments import expect_flag, expect_integer, expect_list, expect_path, integer
+from gpunn.arguments import expect_flag, expect_function, expect_integer, expect_list, expect_path, integer
 from gpunn.comparison.case import SUFFIX, expect_layer, load_case, save_layer
 from gpunn.comparison.convert import Scale, photo_inputs, scales
 from gpunn.comparison.files import OtherFileSide
@@ -42,7 +42,7 @@ from gpunn.graph.pixels import GivenNumbers, given_scale
 from gpunn.importers import Source as File
 from gpunn.machine import describe_machine, versions
 from gpunn.model import Model, load
-from gpunn.progress import Progress
+from gpunn.progress import Progress, untold
 from gpunn.types import Array
 from gpunn.vision import known_classes
 
@@ -112,6 +112,7 @@ def compare(
         raise ModelError(f"tolerance must be a number from 0, got {tolerance!r}")
     layer_samples = expect_integer("layer_samples", layer_samples, 1)
     per_layer = expect_flag("per_layer", per_layer)
+    expect_function("progress", progress)
     for what, given in (("backends", backends), ("labels", labels)):
         expect_list(what, given, "names")
     backends = tuple(backends)
@@ -131,7 +132,7 @@ def compare(
     source = _source(model, second_model, inputs, truth, labels, scale, seed)
     if second_model is None or not photo_inputs(model, second_model, scale):
         expect_photos(source, mean, std)
-    report = progress or _silent
+    report = progress or untold
     names = reference, *pick_names(backends, reference, others=second_model is not None)
     first = first_samples(source, layer_samples if per_layer else 1)
     if case is not None:
@@ -209,10 +210,6 @@ def _described(source: Source, samples: int) -> Inputs:
     skipped = source.skipped
     left, unreadable = tuple(map(str, skipped.no_photos)), tuple(skipped.unreadable.values())
     return Inputs(source.description, samples, left, unreadable, source.pixels)
-
-
-def _silent(what: str, done: int, total: int | None) -> None:
-    """Ignore progress."""
 
 
 def _source(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from gpunn.arguments import expect_flag, expect_model
+from gpunn.arguments import expect_flag, expect_function, expect_model
 from gpunn.backends.worker import undisturbed
 from gpunn.compilation.assembly import Settings, built, compilation
 from gpunn.compilation.compiler import gpu_devices
@@ -32,6 +32,7 @@ def tune(
     (what, done, total). Raises the errors of compiling.
     """
     expect_model(model, Graph)
+    expect_function("progress", progress)
     relaxed, again = expect_flag("relaxed", relaxed), expect_flag("again", again)
     graph = model if shapes is None else reshaped(model, shapes)
     return undisturbed(partial(_tuned, graph, device, relaxed, again, progress or untold))

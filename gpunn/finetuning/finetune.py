@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from PIL import Image
 
-from gpunn.arguments import expect_integer, expect_model, expect_number
+from gpunn.arguments import expect_flag, expect_function, expect_integer, expect_model, expect_number
 from gpunn.errors import ModelError, RunCancelledError
 from gpunn.files import Skipped
 from gpunn.finetuning.layers import for_classes
@@ -98,6 +98,8 @@ def finetune(
     cannot be trained or written, DivergenceError if the loss is not finite.
     """
     _check(model, examples, epochs, batch, validation, seed, layers, optimizer)
+    keep_classes, augment = expect_flag("keep_classes", keep_classes), expect_flag("augment", augment)
+    expect_function("on_progress", on_progress)
     rate = RATES[optimizer][layers] if learning_rate is None else learning_rate
     chosen: Optimizer = Adam(rate) if optimizer == "adam" else SGD(rate, MOMENTUM)
     random, told = np.random.default_rng(seed), on_progress or (lambda progress: None)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gpunn.arguments import expect_flag, expect_integer, expect_model
+from gpunn.arguments import expect_flag, expect_function, expect_integer, expect_model
 from gpunn.errors import ModelError, UnsupportedError
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
@@ -55,6 +55,7 @@ def update(
     DivergenceError if the loss is not finite. Source: NeuralNetwork.proto, NetworkUpdateParameters.
     """
     expect_model(model, Model)
+    expect_function("on_progress", on_progress)
     data = _contents(model)
     stated = update_of(data, model.name)
     count = _whole(stated, "epochs", epochs)

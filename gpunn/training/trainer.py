@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gpunn.arguments import expect_integer, expect_list, expect_model
+from gpunn.arguments import expect_function, expect_integer, expect_list, expect_model
 from gpunn.closing import Closing
 from gpunn.compilation.base import Compilation
 from gpunn.errors import DivergenceError, ModelError
@@ -146,6 +146,7 @@ class Trainer(Closing):
         """
         epochs = expect_integer("epochs", epochs, 1)
         expect_list("batches", batches, "pairs of inputs and target")
+        expect_function("on_progress", on_progress)
         told: list[Progress] = []
         for epoch in range(epochs):
             rate = learning_rate(epoch) if callable(learning_rate) else learning_rate

@@ -1,4 +1,4 @@
-"""Flags that are no bools are refused by an error that names them, before anything is done."""
+"""Flags that are no bools, and callbacks that are no functions, are refused before anything is done."""
 
 from __future__ import annotations
 
@@ -35,6 +35,20 @@ CALLS: dict[str, Callable[[gpunn.Model, Any], Any]] = {
 def test_others_are_refused(call: str, flag: Any) -> None:
     with pytest.raises(ModelError, match=f"^{call.split(' ')[0]} must be True or False, got "):
         CALLS[call](model(), flag)
+
+
+CALLBACKS: dict[str, Callable[[gpunn.Model, Any], Any]] = {
+    "progress": lambda m, other: gpunn.profile(m, backend="cpu", runs=1, progress=other),
+    "progress of tune": lambda m, other: gpunn.tune(m, progress=other),
+    "progress of compare": lambda m, other: gpunn.compare(m, 1, ["cpu"], progress=other),
+    "on_progress": lambda m, other: gpunn.update(m, {}, on_progress=other),
+}
+
+
+@pytest.mark.parametrize("call", CALLBACKS)
+def test_callbacks_that_cannot_be_called_are_refused(call: str) -> None:
+    with pytest.raises(ModelError, match=f"^{call.split(' ')[0]} must be a function, got 5"):
+        CALLBACKS[call](model(), 5)
 
 
 @pytest.mark.parametrize("flag", [True, False, 1, 0, np.True_])
