@@ -120,9 +120,8 @@ class Model(Graph):
         """
         model = self.reshaped(shapes) if shapes else self
         make: Callable[..., Compilation]
-        if expect_flag(
-            "isolate", isolate
-        ):  # imported when they are needed, as long as reading a model does without them
+        # Imported when they are needed, as long as reading a model does without them.
+        if expect_flag("isolate", isolate):
             from gpunn.isolation.compilation import isolated as make
         else:
             from gpunn.compilation.compiler import compile_model as make

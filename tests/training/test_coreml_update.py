@@ -172,6 +172,7 @@ def test_orders_follow_from_the_seed() -> None:
         ({"epochs": 1.5}, "epochs must be an integer of 1 or more, got 1.5"),
         ({"epochs": "3"}, "epochs must be a number, got '3'"),
         ({"seed": 1.5}, "seed must be an integer, got 1.5"),
+        ({"shuffle": "no"}, "shuffle must be True or False, got 'no'"),
         ({"batches": {"x": X}}, r"examples are of \['wanted', 'x'\], got \['x'\]"),
         ({"batches": {"x": X, "wanted": TARGET[:1]}}, "one row for each example"),
         ({"batches": {"x": X[:0], "wanted": TARGET[:0]}}, "one row for each example"),

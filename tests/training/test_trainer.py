@@ -265,6 +265,8 @@ def test_nonsense_in_a_training() -> None:
             trainer.fit(None)  # type: ignore[arg-type]
         with pytest.raises(gpunn.ModelError, match="a pair of inputs and target"):
             trainer.fit([X[0]])
+        with pytest.raises(gpunn.ModelError, match="on_progress must be a function, got 5"):
+            trainer.fit(batches(), on_progress=5)  # type: ignore[arg-type]
         with pytest.raises(gpunn.ModelError, match="classes must be from 0 to 2, got 0 to 3"):
             trainer.step(batches()[0][0], np.array([0, 1, 2, 3]))
 

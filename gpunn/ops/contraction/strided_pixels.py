@@ -17,7 +17,7 @@ _ROWS, _STRIDED_ROWS = "row_steps", "strided_row_steps"  # files of shaders/lib/
 def sees_pixels(call: Call, form: Form) -> bool:
     """Tell whether a convolution with one group has such windows, on devices that are no software.
 
-    Rows that a subgroup shares, as software has them, are as quick for windows.
+    Software computes most of these in rows that a subgroup shares, which windows have, too.
     """
     window = form.window
     unpadded = window.size == (1, 1) and window.before == window.after == (0, 0)
