@@ -31,8 +31,8 @@ from gpunn.rows import Pitch
 
 _COLUMNS = 4  # output pixels along x of an invocation that computes a part of a row
 _OF_ALL_STRIDES = ", with the pipeline of all strides"
-# What strips may read, relative to rows, and come first on hardware: an NVIDIA H200 takes 0.9 of the time of
-# rows for windows of 5 x 5 in strips that read 1.2 times as much, and 1.3 for 3 x 3 in such that read 0.9.
+# What strips may read, relative to rows, to come first on hardware. An NVIDIA H200 takes 0.9 times as long as
+# in rows for 5 x 5 in strips that read 1.2 times as much, and 1.3 times for 3 x 3 if they read 0.9 times.
 _FEW_TAPS, _OF_FEW_TAPS, _OF_MANY_TAPS = 9, 0.8, 1.3
 
 # Completes a kernel of depthwise sums for reals or integers, for parts of the sums.
