@@ -256,9 +256,7 @@ def test_nonsense_in_a_training() -> None:
             trainer.fit([])
         with pytest.raises(gpunn.ModelError, match=r"epoch 1 has no mini-batch \(batches must be such"):
             trainer.fit(iter(batches()), epochs=2)
-        with pytest.raises(gpunn.ModelError, match="epochs must be an integer of 1 or more"):
-            trainer.fit(batches(), epochs=0)
-        for epochs in (1.5, "3", True, math.nan, None):
+        for epochs in (0, 1.5, "3", True, math.nan, None):
             with pytest.raises(gpunn.ModelError, match="epochs must be an integer of 1 or more, got"):
                 trainer.fit(batches(), epochs=epochs)  # type: ignore[arg-type]
         with pytest.raises(gpunn.ModelError, match="batches must be a list of pairs of inputs and target"):
