@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from bisect import bisect_left, insort
+from bisect import bisect_left, insort_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -80,8 +80,10 @@ class Memory:
 
     def _take(self, nbytes: int) -> _Buffer:
         while self._dead:
-            _, buffer = self._used.pop(id(self._dead.pop()))
-            insort(self._idle, buffer, key=_size)
+            _, buffer = self._used.pop(id(self._dead.pop(0)))
+            insort_left(
+                self._idle, buffer, key=_size
+            )  # of one size the last one first: it may be in the cache
         place = bisect_left(self._idle, nbytes, key=_size)
         if place < len(self._idle) and self._idle[place].nbytes <= MOST_TIMES * nbytes:
             return self._idle.pop(place)

@@ -91,6 +91,17 @@ def test_the_smallest_buffer_that_is_large_enough_is_taken() -> None:
     assert address(memory.empty((LARGE[0] * 2 - 5,), np.float32)) == places[2]
 
 
+def test_of_buffers_of_one_size_the_last_one_to_be_free_is_taken() -> None:
+    memory = Memory()
+    arrays = [memory.empty(LARGE, np.float32) for _ in range(3)]
+    places = [address(x) for x in arrays]
+    for k in (1, 2, 0):
+        arrays[k] = np.empty(0, np.float32)
+    assert [address(x) for x in [memory.empty(LARGE, np.float32) for _ in range(3)]] == [
+        places[k] for k in (0, 2, 1)
+    ]
+
+
 def test_only_a_context_that_uses_memory_gets_it() -> None:
     memory = Memory()
     empty(LARGE, np.float32)

@@ -18,7 +18,11 @@ from gpunn.types import Array
 
 LONG = 2 * BUFFER  # elements that numpy works on at a time: they stay in the cache; rows have half or more
 FEW_RESULTS = 1 << 13  # for which more than their rows counts: what is around each call of numpy's
-ROW = 1 << 13  # numbers in a row of a depthwise convolution; a longer one's filter would fill the cache
+# Numbers in a row of a depthwise convolution. Of fewer there are more rows to begin; the sums and the filter
+# of more do not stay in the first cache, while numpy adds up the cells of a row of the window.
+ROW = 1344
+LEAST_ROW = 512  # of which no pixel is left over
+ROW_OF_COLUMNS = 1 << 13  # numbers in such a row of columns: numpy goes along all rows before the next cell
 
 
 def wide(pixels: Array, channels: int) -> tuple[Array, ...]:
@@ -73,15 +77,17 @@ def add_bias(result: Array, bias: Array | None) -> Array:
 class ChannelSums:
     """The sums of a depthwise convolution, made ready for a filter [KH, KW, C] and a window.
 
-    Cells are added row by row. Where windows of neighbouring pixels lie side by side, several pixels count as
-    one of more channels. beside: they do so with a stride, too, as bind_columns() gets what they see.
+    Where windows of neighbouring pixels lie side by side, several pixels count as one of more channels.
+    beside: they do so with a stride, too, as bind_columns() gets what they see.
     """
 
     def __init__(self, filter: Array, window: Window, beside: bool = False) -> None:
         *self._size, channels = filter.shape
         width = window.out[1]
-        beside = width > 1 and (beside or window.stride[1] == 1)
-        together = ceil_div(width, ceil_div(width * channels, ROW)) if beside else 1
+        if beside:
+            together = ceil_div(width, max(1, ceil_div(width * channels, ROW_OF_COLUMNS)))
+        else:
+            together = _pixels_of_row(width, channels) if window.stride[1] == 1 else 1
         rest = width % together
         spans = [(0, width - rest, together), *([(width - rest, width, rest)] if rest else ())]
         self._parts = [(a, b, pixels, np.tile(filter, (1, 1, pixels))) for a, b, pixels in spans]
@@ -115,3 +121,11 @@ class ChannelSums:
                 np.einsum("nyxhwc,hwc->nyxc", part, filter, out=sums.reshape(shape))
 
         return write
+
+
+def _pixels_of_row(width: int, channels: int) -> int:
+    """Return how many of some pixels side by side are a row: if possible so many that none is left."""
+    most = max(1, min(width, ROW // max(1, channels)))
+    least = min(most, ceil_div(LEAST_ROW, max(1, channels)))
+    even = (k for k in range(most, least - 1, -1) if width % k == 0)
+    return next(even, ceil_div(width, max(1, ceil_div(width, most))))

@@ -34,6 +34,7 @@ CASES: list[tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ("depthwise_conv2d", (2, 7, 6, 145), (1, 3, 3, 145), {"stride": (2, 2), "padding": "same"}),
     ("depthwise_conv2d", (1, 4, 3, 5), (1, 2, 3, 5), {"stride": (1, 4), "padding": ((0, 1), (9, 8))}),
     ("depthwise_conv2d", (1, 4, 300, 32), (1, 3, 3, 32), {"padding": "same"}),
+    ("depthwise_conv2d", (1, 5, 300, 61), (1, 3, 3, 61), {"stride": (2, 2), "padding": "same"}),
     ("conv2d", (2, 31, 29, 3), (5, 3, 4, 3), {"padding": "same"}),
     ("conv2d", (1, 5, 13, 128), (128, 1, 1, 128), {}),
 ]
