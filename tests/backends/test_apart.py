@@ -15,6 +15,7 @@ from gpunn.backends.base import Stats
 from gpunn.backends.webgpu import resources
 from gpunn.backends.webgpu.apart import groups_apart
 from gpunn.backends.webgpu.device import Device, open_device
+from gpunn.backends.webgpu.pipelines import Pipelines
 from gpunn.model import Model
 from gpunn.planning.arenas import GROUPS
 from gpunn.types import Array, float32
@@ -28,7 +29,7 @@ def device(gpu: str, monkeypatch: pytest.MonkeyPatch) -> Device:
     """Return the device without pipelines, as hardware."""
     found = open_device(None, low_power=False)
     monkeypatch.setattr(found, "properties", replace(found.properties, software=False))
-    monkeypatch.setattr(found, "_pipelines", {})
+    monkeypatch.setattr(found, "_pipelines", Pipelines())
     return found
 
 

@@ -10,6 +10,7 @@ import pytest
 import gpunn
 from gpunn.backends.webgpu import bundles
 from gpunn.backends.webgpu.device import open_device
+from gpunn.backends.webgpu.pipelines import Pipelines
 from gpunn.compilation.base import Compilation
 from gpunn.graph.operation import Operand
 from gpunn.model import Model
@@ -92,7 +93,7 @@ def test_a_trace_compiles_what_only_the_bundle_has_run_so_far(
     model = Model()
     model.output(chain(model, model.input("x", float32(5)), "sin", "cos")[-1])
     with compiled_alone(model) as compiled:
-        monkeypatch.setattr(open_device(None, False), "_pipelines", {})
+        monkeypatch.setattr(open_device(None, False), "_pipelines", Pipelines())
         x = random(0, 5)
         traced = compiled.trace(x)
         assert sum(span.kernel is not None for span in traced.spans) == 2 * STEPS

@@ -9,6 +9,7 @@ import pytest
 
 from gpunn.backends.webgpu import resources
 from gpunn.backends.webgpu.device import open_device
+from gpunn.backends.webgpu.pipelines import Pipelines
 from gpunn.errors import DeviceError
 from tests.compilation.test_runtime import photo, small_model
 
@@ -21,7 +22,7 @@ def noted(gpu: str, monkeypatch: pytest.MonkeyPatch) -> tuple[list[Any], list[in
     device = open_device(None, low_power=False)
     if not device.properties.software:
         pytest.skip("other drivers compile a pipeline when it is made")
-    monkeypatch.setattr(device, "_pipelines", {})
+    monkeypatch.setattr(device, "_pipelines", Pipelines())
     begun: list[Any] = []
     submitted: list[int] = []
     usual, usual_wait = resources.submit, resources.await_submission

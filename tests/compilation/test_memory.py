@@ -13,6 +13,7 @@ import wgpu
 
 import gpunn
 from gpunn.backends.webgpu.device import open_device
+from gpunn.backends.webgpu.pipelines import Pipelines
 from gpunn.model import Model
 from gpunn.types import float32
 from tests.compilation.test_bounds import relu, summing
@@ -163,7 +164,7 @@ def test_errors_of_the_driver_in_a_compile_are_device_errors(
 
     for name in ("create_bind_group", "create_compute_pipeline", "create_bind_group_layout"):
         with monkeypatch.context() as patch:
-            patch.setattr(device, "_pipelines", {})
+            patch.setattr(device, "_pipelines", Pipelines())
             patch.setattr(device, "_layouts", {})
             patch.setattr(device.wgpu, name, fail)
             with pytest.raises(gpunn.DeviceError, match="injected"):

@@ -14,6 +14,7 @@ import pytest
 import gpunn
 from gpunn.backends.webgpu import stopwatch
 from gpunn.backends.webgpu.device import open_device
+from gpunn.backends.webgpu.pipelines import Pipelines
 from gpunn.limits import Limits
 from gpunn.tuning import calls, measurement
 from gpunn.types import float32
@@ -56,7 +57,7 @@ def test_hardware_is_warm_and_has_all_pipelines_before_it_is_measured(
 ) -> None:
     device = open_device(None, low_power=False)
     monkeypatch.setattr(device, "properties", replace(device.properties, software=False))
-    monkeypatch.setattr(device, "_pipelines", {})
+    monkeypatch.setattr(device, "_pipelines", Pipelines())
     offer("slow", "quick")
     events: list[str] = []
     bench = measurement.Bench

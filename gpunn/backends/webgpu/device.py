@@ -29,6 +29,7 @@ from gpunn.backends.webgpu.native import (
     subgroup_sizes,
     submit,
 )
+from gpunn.backends.webgpu.pipelines import Pipelines
 from gpunn.backends.webgpu.shader import ShaderKey, compile_error, generate
 from gpunn.backends.worker import side_by_side, to_the_end
 from gpunn.device import FEATURES, DeviceProperties
@@ -229,7 +230,7 @@ class Device:
         self.lost_recordings = 0  # see webgpu.recordings
         self.reclaimer = Reclaimer()
         self.constants = ConstantStore(self.memory, self.lock)
-        self._pipelines: dict[ShaderKey, tuple[Any, Any]] = {}
+        self._pipelines = Pipelines()
         self._layouts: dict[tuple[str, ...], Any] = {}
 
     @property
@@ -276,11 +277,13 @@ class Device:
             self.reclaimer.collect()
 
     def pipeline(self, key: ShaderKey) -> tuple[Any, Any]:
-        """Compute pipeline and bind group layout of a key, made once."""
+        """Return the compute pipeline and the bind group layout of a key; both are made once."""
         with self.lock:
-            if key not in self._pipelines:
-                self._pipelines[key] = self._build(key)
-            return self._pipelines[key]
+            found = self._pipelines.get(key)
+            if found is None:
+                found = self._build(key)
+                self._pipelines.add(key, found)
+            return found, self._layout(_kinds(key))
 
     def prepare(self, keys: Iterable[ShaderKey]) -> None:
         """Make the pipelines of keys side by side, where the driver compiles shaders meanwhile.
@@ -298,27 +301,31 @@ class Device:
             threads = min(usable_processors(), _COMPILERS)
             for key, made in zip(missing, side_by_side(builds, threads), strict=True):
                 if made is not None:
-                    self._pipelines[key] = made
+                    self._pipelines.add(key, made)
 
     @property
     def pipeline_count(self) -> int:
-        """Return the number of distinct pipelines made so far."""
-        return len(self._pipelines)
+        """Return the number of pipelines made so far."""
+        return self._pipelines.made
 
-    def _build(self, key: ShaderKey) -> tuple[Any, Any]:
+    def trim_pipelines(self) -> None:
+        """Free pipelines that nothing uses, but for some that were asked for last."""
+        with holding(self.lock):
+            to_the_end(self._pipelines.trim)
+
+    def _build(self, key: ShaderKey) -> Any:
         layout = self._layout(_kinds(key))
         source = generate(key)
         try:
             module = finite_shader(self.wgpu, key.body, source)
-            pipeline = self.wgpu.create_compute_pipeline(
+            return self.wgpu.create_compute_pipeline(
                 layout=self.wgpu.create_pipeline_layout(bind_group_layouts=[layout]),
                 compute={"module": module, "entry_point": "main"},
             )
         except wgpu.GPUError as error:
             raise compile_error(key, source, str(error)) from error
-        return pipeline, layout
 
-    def _build_or_none(self, key: ShaderKey) -> tuple[Any, Any] | None:
+    def _build_or_none(self, key: ShaderKey) -> Any | None:
         try:
             return self._build(key)
         except DeviceError:
