@@ -114,6 +114,9 @@ def _assembled(section: Section, settings: Settings, hold: bool, state: int = 0)
         plan = make_plan(ready, placements, held, joined)
         needed = needed_on_host(section.graph, plan, bodies, settings.limits)
         program = _program(plan, settings)
+        undo.callback(program.close)
+        if settings.gpu is not None:
+            settings.gpu.trim_pipelines()
         undo.pop_all()
         after = [Placement(operation, HOST, FOR_SHAPES) for operation in operations]
         here, later = (tuple(_with_those_of_bodies(found)) for found in (placements, after))

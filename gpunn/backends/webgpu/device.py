@@ -7,7 +7,7 @@ import os
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -310,8 +310,11 @@ class Device:
 
     def trim_pipelines(self) -> None:
         """Free pipelines that nothing uses, but for some that were asked for last."""
+        to_the_end(self._trim_pipelines)
+
+    def _trim_pipelines(self) -> None:
         with holding(self.lock):
-            to_the_end(self._pipelines.trim)
+            self._pipelines.trim()
 
     def _build(self, key: ShaderKey) -> Any:
         layout = self._layout(_kinds(key))
@@ -326,10 +329,9 @@ class Device:
             raise compile_error(key, source, str(error)) from error
 
     def _build_or_none(self, key: ShaderKey) -> Any | None:
-        try:
+        with suppress(DeviceError):
             return self._build(key)
-        except DeviceError:
-            return None
+        return None
 
     def _layout(self, kinds: tuple[str, ...]) -> Any:
         if kinds not in self._layouts:

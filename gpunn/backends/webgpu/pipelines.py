@@ -42,6 +42,6 @@ class Pipelines:
         self._living[key] = self._kept[key] = pipeline
 
     def trim(self) -> None:
-        """Keep the last MOST; others that nothing refers to are freed."""
+        """Keep the last MOST; others that nothing refers to are freed. For the end of a compilation."""
         for key in [*self._kept][:-MOST]:
             del self._kept[key]

@@ -59,7 +59,6 @@ class Resources:
             self._lay_out_memory()
             self.stages = self._build_stages()
         stats.pipelines = device.pipeline_count - before
-        device.trim_pipelines()
         self.constants: Mapping[Hashable, int] = {c.key: c.nbytes for c in self._constants}
         stats.resident_bytes = sum(self.constants.values())
 
