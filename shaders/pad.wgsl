@@ -7,9 +7,13 @@ fn element(i: u32) -> V {
   let y = coords(i);
   // In front of x the difference wraps around to a number above every extent.
   let x = Coords(y.low - vec4<u32>(p.before), y.high - vec4<u32>(p.before_hi));
+  let inside = x.low < vec4<u32>(p.extent);  // of each dimension; those above the rank are all inside
+  var known = inside.w;
+  if (RANK > 1u) { known &= inside.z; }
+  if (RANK > 2u) { known &= inside.y; }
+  if (RANK > 3u) { known &= inside.x; }
+  if (RANK > 4u) { known &= all(x.high < vec4<u32>(p.extent_hi)); }
   var v = splatv(T(p.value));
-  if (all(x.low < vec4<u32>(p.extent)) && all(x.high < vec4<u32>(p.extent_hi))) {
-    v = loadv_x(along(x, p.x_stride, p.x_stride_hi));
-  }
+  if (known) { v = loadv_x(along(x, p.x_stride, p.x_stride_hi)); }
   return v;
 }
