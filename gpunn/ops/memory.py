@@ -81,9 +81,8 @@ class Memory:
     def _take(self, nbytes: int) -> _Buffer:
         while self._dead:
             _, buffer = self._used.pop(id(self._dead.pop(0)))
-            insort_left(
-                self._idle, buffer, key=_size
-            )  # of one size the last one first: it may be in the cache
+            # Of one size the last one comes first: it may still be in a cache.
+            insort_left(self._idle, buffer, key=_size)
         place = bisect_left(self._idle, nbytes, key=_size)
         if place < len(self._idle) and self._idle[place].nbytes <= MOST_TIMES * nbytes:
             return self._idle.pop(place)
