@@ -81,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--cycles", type=int, default=2_000, help="of compile, run and end (default: %(default)s)"
     )
     parser.add_argument(
-        "--kernels", type=int, default=1_500, help="models with a new one (default: %(default)s)"
+        "--kernels", type=int, default=1_000, help="models with a new one (default: %(default)s)"
     )
     parser.add_argument("--markdown", action="store_true", help="print a table for a page")
     parsed = parser.parse_args(arguments)
