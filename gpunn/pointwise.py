@@ -16,12 +16,17 @@ from gpunn.types import DType, Shape
 class Repeat(NamedTuple):
     """The element of an operand that belongs to element i of a result: (i / inner) % period.
 
-    Or i / every * period more, where each `every` elements have a period of their own.
+    Or i / every * period more, where each `every` elements have a period of their own. With `row`, rows of
+    the operand have `period` elements and those of the result `row`: the operand's stand behind `before`
+    others, and all others are `fill`, a parameter of the kernel.
     """
 
     period: int
     inner: int = 1
     every: int = 0
+    row: int = 0
+    before: int = 0
+    fill: int | float = 0
 
     @classmethod
     def along(cls, sizes: Shape, strides: Shape) -> Repeat | None:
@@ -64,7 +69,8 @@ class Reach(enum.Enum):
     DENSE: those at the same places. FIRST: the only one. PERIOD: those at i modulo a period; FOURS: and four
     elements that are stored together have four that lie together. SPREAD: those at (i / inner) % period;
     SHARED: and four elements that are stored together share one. PARTS: each part of the result has a period
-    of its own.
+    of its own. PADDED: those of a shorter row, with fills around it; PADDED_FOURS: and four elements that are
+    stored together have four of the row, or four fills.
     """
 
     DENSE = "dense"
@@ -74,10 +80,15 @@ class Reach(enum.Enum):
     SPREAD = "spread"
     SHARED = "shared"
     PARTS = "parts"
+    PADDED = "padded"
+    PADDED_FOURS = "padded_fours"
 
     @classmethod
     def of(cls, repeat: Repeat, size: int) -> Reach:
         """Return what stores or loads of a result of `size` elements need."""
+        if repeat.row:
+            fours = repeat.period % 4 == repeat.row % 4 == repeat.before % 4 == 0
+            return cls.PADDED_FOURS if fours else cls.PADDED
         if repeat.every:
             return cls.PARTS
         if repeat.period == 1:
@@ -91,7 +102,12 @@ class Reach(enum.Enum):
     @property
     def together(self) -> bool:
         """Tell whether four elements are loaded together."""
-        return self in (Reach.DENSE, Reach.FOURS, Reach.PARTS)
+        return self in (Reach.DENSE, Reach.FOURS, Reach.PARTS, Reach.PADDED_FOURS)
+
+    @property
+    def padded(self) -> bool:
+        """Tell whether rows of the operand are shorter than those of the result."""
+        return self in (Reach.PADDED, Reach.PADDED_FOURS)
 
 
 class Formula(NamedTuple):

@@ -151,6 +151,11 @@ class HostBody:
         return self._prepared.results(values)
 
 
+def _dense(state: Mapping[Operand, Array]) -> dict[Operand, Array]:
+    """Return what variables hold as operations expect it; zeros may be one number in memory."""
+    return {variable: np.asarray(value, order="C") for variable, value in state.items()}
+
+
 class CpuProgram:
     """A program that runs a plan operation by operation in numpy, one run at a time.
 
@@ -171,7 +176,7 @@ class CpuProgram:
         self._steps = [(step, self._products.threads(step.operation)) for step in self._graph.steps]
         self._batches = list(_batches(self._steps))
         self._initial = dict(plan.model.variables)
-        self._state = dict(self._initial)
+        self._state = _dense(self._initial)
         self._memory = Memory()
         integers = any(o.integer for o in _with_hosted(plan.model.operations))
         self._buffers: AbstractContextManager[object] = ShortBuffers() if integers else nullcontext()
@@ -265,7 +270,7 @@ class CpuProgram:
 
     def _reset(self, values: Mapping[str, Array]) -> None:
         with holding(self._lock):
-            self._state.update(beginning(self._initial, values))
+            self._state.update(_dense(beginning(self._initial, values)))
 
     def _after_fork(self) -> None:
         self._queue = None

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
 from gpunn.graph.graph import Graph
-from gpunn.graph.operation import Operand, Operation
+from gpunn.graph.operation import Lifetime, Operand, Operation
 from gpunn.kernel import Kernel
 from gpunn.planning.partition import ALIAS, DEVICE, HOST, Placement, read_by
 from gpunn.planning.places import ends_in_rows, row_params, source_of, whole
@@ -129,7 +129,10 @@ class _Appending:
         return (n for n in self.readers.get(operand, ()) if n > home)
 
     def _entered(self, home: int, number: int, found: _Chain) -> Operand | None:
-        """Give the result of an operation a number in a chain; None if it cannot be appended."""
+        """Give the result of an operation a number in a chain; None if it cannot be appended.
+
+        With what is computed beside it, if it can.
+        """
         placement, operation = self.placements[number], self.placements[number].operation
         if placement.backend == ALIAS:
             source, result = operation.inputs[0], operation.outputs[0]
@@ -137,23 +140,55 @@ class _Appending:
                 return None
             found.values[result] = found.values[source]
             return result
-        step = self._step(home, number, found.values)
-        if step is None or step.cancels(found.steps):
+        beside = tuple(self._beside(home, number, found))
+        steps = self._longer(home, number, found, beside)
+        if steps is None and beside:
+            steps = self._longer(home, number, found, ())
+        if steps is None:
             return None
-        if self._bindings(home, [*found.steps, step]) > self.most:
+        found.values.update((s.operation.outputs[0], n) for n, s in enumerate(steps, start=1))
+        found.steps[:] = steps
+        return operation.outputs[0]
+
+    def _longer(
+        self, home: int, number: int, found: _Chain, beside: tuple[Step, ...]
+    ) -> tuple[Step, ...] | None:
+        """Return the steps of a chain, those beside it and one more; None if this cannot be appended."""
+        before = (*found.steps, *beside)
+        values = {**found.values, **{s.operation.outputs[0]: n for n, s in enumerate(before, start=1)}}
+        step = self._step(home, number, values)
+        if step is None or step.cancels(before):
+            return None
+        added, steps = (*beside, step), (*before, step)
+        if len(steps) > MOST or self._bindings(home, steps) > self.most or self._binds_twice(home, steps):
             return None
         kernels = self.placements[home].kernels
-        if step.kernel.libraries and any(PurePath(k.body).suffix for k in kernels):
+        if any(s.libraries for s in added) and any(PurePath(k.body).suffix for k in kernels):
             return None  # a body of a custom op may have functions of the same names
-        if self._binds_twice(home, [*found.steps, step]):
-            return None
         loops = any(k.loop_iterations for k in kernels)
-        once = not step.needs_more and all(k.writes[0].in_loop for k in kernels if _stores(k))
-        if self.software and step.is_fixed_point and loops and not once:
+        once = all(k.writes[0].in_loop for k in kernels if _stores(k))
+        if self.software and loops and any(s.is_fixed_point and (s.needs_more or not once) for s in added):
             return None  # compilers of software take up to 0.7 s more, and a run takes as long as before
-        found.steps.append(step)
-        found.values[operation.outputs[0]] = len(found.steps)
-        return operation.outputs[0]
+        return steps
+
+    def _beside(self, home: int, number: int, found: _Chain) -> Iterator[Step]:
+        """Yield the steps of operations that only one of a chain reads, and that read none of its values.
+
+        A variable may have its next value by the time that they would read it.
+        """
+        for operand in dict.fromkeys(self.placements[number].operation.inputs):
+            if operand is None or operand in found.values or self.readers[operand] != [number]:
+                continue
+            place = self.written.get(operand, -1)
+            placement = self.placements[place]
+            computed = place >= 0 and operand in placement.operation.outputs and placement.backend == DEVICE
+            if not computed or operand in self.results or operand in self.joined:
+                continue
+            given = (self._owner(o) for o in placement.operation.inputs if o is not None)
+            current = any(o.lifetime is Lifetime.VARIABLE for o in given)
+            step = self._step(home, place, {}) if self.runs[place] == self.runs[home] else None
+            if step is not None and not current:
+                yield step
 
     def _step(self, home: int, place: int, values: Mapping[Operand, int]) -> Step | None:
         """Return the step of an elementwise operation whose other operands are there in time."""
@@ -265,7 +300,7 @@ def _appended(kernel: Kernel, steps: Sequence[Step]) -> Kernel:
         prefix = f"then{number}_"
         reads += (read_of(read, step, prefix, write.width) for read in outside(step))
         params.update(params_of(step, prefix))
-        libraries += (name for name in step.kernel.libraries if name not in libraries)
+        libraries += (name for name in step.libraries if name not in libraries)
     (last,) = steps[-1].kernel.writes
     made = tuple(statement(step, f"then{n}_") for n, step in enumerate(steps, start=1))
     write = replace(write, appended=made)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,6 +13,13 @@ from gpunn.planning.liveness import Interval, peak_bytes
 from gpunn.types import Array
 
 GROUPS = 3  # of tensors in different buffers: what a dispatch writes, what it reads, and what is read later
+
+
+_Order = Callable[[Interval], tuple[int, ...]]
+_ORDERS: tuple[_Order, ...] = (
+    lambda i: (-i.nbytes, i.first),
+    lambda i: (-i.nbytes * (i.last - i.first + 1), i.first),
+)
 
 
 class Slot(NamedTuple):
@@ -50,16 +57,30 @@ def grouped(count: int, pairs: Iterable[tuple[int, int]]) -> list[int]:
 def assign(
     intervals: Sequence[Interval], alignment: int, capacity: int, groups: Sequence[int] | None = None
 ) -> Arenas:
-    """Place tensors in arenas, largest first, each at the lowest offset that is free during its whole life.
+    """Place tensors in arenas, one after the other, each at the lowest offset that is free during its life.
 
     Tensors that are alive at the same step never overlap, and those of different groups never share an arena.
     All offsets are multiples of `alignment` bytes, and no arena grows beyond `capacity` bytes unless a single
-    tensor does. A group has a second arena only when its first one is full.
+    tensor does. A group has a second arena only when its first one is full. The largest tensors come first;
+    if that leaves gaps, those with the most bytes times steps, where that takes less.
     """
-    groups = groups or [0] * len(intervals)
+    groups, peak = groups or [0] * len(intervals), peak_bytes(intervals)
+    made = (Arenas(*_placed(intervals, alignment, capacity, groups, order), peak) for order in _ORDERS)
+    found = next(made)
+    return found if sum(found.sizes) <= peak else min(found, *made, key=lambda arenas: sum(arenas.sizes))
+
+
+def _placed(
+    intervals: Sequence[Interval],
+    alignment: int,
+    capacity: int,
+    groups: Sequence[int],
+    order: _Order,
+) -> tuple[tuple[Slot, ...], tuple[int, ...]]:
+    """Return the slots of tensors that are placed in an order, and the sizes of their arenas."""
     members, slots = Counter(groups), dict[int, Slot]()
     arenas: list[_Arena] = []
-    for index in sorted(range(len(intervals)), key=lambda i: (-intervals[i].nbytes, intervals[i].first)):
+    for index in sorted(range(len(intervals)), key=lambda i: order(intervals[i])):
         interval, group = intervals[index], groups[index]
         numbers = (k for k, arena in enumerate(arenas) if arena.group == group)
         found = (Slot(k, arenas[k].lowest_fit(interval, alignment)) for k in numbers)
@@ -69,8 +90,7 @@ def assign(
             arenas.append(_Arena(group, np.empty((4, members[group]), np.int64)))
         arenas[slot.arena].place(interval, slot.offset)
         slots[index] = slot
-    placed = tuple(slots[i] for i in range(len(intervals)))
-    return Arenas(placed, tuple(arena.nbytes for arena in arenas), peak_bytes(intervals))
+    return tuple(slots[i] for i in range(len(intervals))), tuple(arena.nbytes for arena in arenas)
 
 
 @dataclass(slots=True)

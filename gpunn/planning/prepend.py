@@ -193,7 +193,7 @@ def _loads(operation: Operation, chain: Chain, rows: RowLoads, reals: Set[DType]
         tuple(statement(step, prefix) for step, prefix in numbered),
         tuple(read_of(read, step, prefix, 4) for step, prefix in numbered for read in outside(step)),
         params,
-        tuple(name for step in steps for name in step.kernel.libraries),
+        tuple(name for step in steps for name in step.libraries),
     )
 
 

@@ -31,6 +31,16 @@ class Step:
     values: Mapping[str, int | None]
 
     @property
+    def libraries(self) -> tuple[str, ...]:
+        """Return the libraries that its functions call; without functions, the kernel has its body's."""
+        return self.kernel.libraries if self.kernel.functions else ()
+
+    @property
+    def is_beside(self) -> bool:
+        """Tell whether it reads tensors alone, no value of the chain."""
+        return not any(number is not None for number in self.values.values())
+
+    @property
     def is_fixed_point(self) -> bool:
         """Tell whether it computes integers of several scales, or as needs_more says."""
         tensors = [o for o in (*self.operation.inputs, *self.operation.outputs) if o is not None]
@@ -40,7 +50,7 @@ class Step:
     @property
     def needs_more(self) -> bool:
         """Tell whether it calls functions of a library, or reads a table."""
-        return bool(self.kernel.libraries or any(r.value is not None for r in self.kernel.reads))
+        return bool(self.libraries or any(r.value is not None for r in self.kernel.reads))
 
     @property
     def subtracts(self) -> bool:
@@ -50,10 +60,12 @@ class Step:
     def cancels(self, before: Sequence[Step]) -> bool:
         """Tell whether it may take a value of the chain from itself; `before`: the steps up to this one.
 
-        Compilers make 0 of x - x, which is NaN for infinity and NaN; of two loads they do not. The same value
-        may have two numbers, and an operand may have been subtracted before: max(x, x) - x, x + (c - x).
+        Compilers make 0 of x - x, which is NaN for infinity and NaN; of two loads they do not, and neither of
+        a load and a value. The same value may have two numbers, and an operand may have been subtracted
+        before: max(x, x) - x, x + (c - x).
         """
-        numbers = [number for number in self.values.values() if number is not None]
+        given = [number for number in self.values.values() if number is not None]
+        numbers = [number for number in given if not number or not before[number - 1].is_beside]
         if len(numbers) < 2 or self.kernel.pointwise is None or not self.kernel.pointwise.signs:
             return False
         return self.subtracts or any(before[number - 1].subtracts for number in numbers if number)
@@ -63,7 +75,7 @@ class Step:
         """Tell whether its functions are a few instructions: arithmetic and comparisons, but no exp()."""
         functions = self.kernel.functions
         called = {name for f in functions.values() for name in _CALL.findall(f.expression)}
-        return not self.kernel.libraries and all(map(_QUICK.fullmatch, called - functions.keys()))
+        return not self.libraries and all(map(_QUICK.fullmatch, called - functions.keys()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +127,10 @@ def params_of(step: Step, prefix: str) -> dict[str, Param]:
                 found[f"{prefix}{name}_inner"] = repeat.inner
             if reach is Reach.PARTS:
                 found[f"{prefix}{name}_every"] = repeat.every
+            if reach.padded:
+                found[f"{prefix}{name}_row"] = repeat.row
+                found[f"{prefix}{name}_before"] = repeat.before
+                found[f"{prefix}{name}_fill"] = repeat.fill
     for read in outside(step):
         if read.rows is not None:
             found.update(row_params(f"{prefix}{read.name}", read.rows))

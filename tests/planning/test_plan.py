@@ -129,6 +129,19 @@ def test_a_chain_needs_no_more_than_its_two_largest_neighbours() -> None:
     assert arenas.peak_live_bytes == 160 + 320
 
 
+def test_tensors_that_live_long_come_first_where_that_leaves_no_gaps() -> None:
+    """A residual network: each tensor but the last of a block lies beside what two operations later read."""
+    spans = [
+        Interval(96, 0, 2),
+        Interval(96, 1, 2),
+        Interval(96, 2, 6),
+        Interval(96, 4, 5),
+        Interval(112, 5, 8),
+    ]
+    arenas = assign(spans, 16, 2**31)
+    assert arenas.sizes == (arenas.peak_live_bytes,) == (96 + 96 + 112,)
+
+
 def test_many_tensors_that_are_alive_together_are_placed_in_short_time() -> None:
     spans = [Interval(32, k, 5000) for k in range(5000)]
     start = time.process_time()

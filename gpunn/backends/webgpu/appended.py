@@ -96,13 +96,17 @@ def _named(expression: str, appended: Appended, names: Mapping[str, str]) -> str
 
 def _element(name: str, dtype: DType, reach: Reach, count: int) -> str:
     """Write the element of an operand that belongs to element i, or the elements for the four from 4 i on."""
-    period, inner = f"p.{name}_period", f"p.{name}_inner"
+    kind, period, inner = element_type(dtype), f"p.{name}_period", f"p.{name}_inner"
     if reach is Reach.DENSE:
         return f"load_{name}(i)" if count == 1 else f"load4_{name}(i)"
     if reach is Reach.FOURS and count == 4:
         return f"load4_{name}(i % ({period} / 4u))"
+    if reach is Reach.PADDED_FOURS and count == 4:
+        return _padded(name, dtype, "i", 4)
 
     def one(i: str) -> str:
+        if reach.padded:
+            return _padded(name, dtype, i, 1)
         if reach is Reach.FIRST:
             return f"load_{name}(0u)"
         quotient = f"{i} / {inner}" if reach in (Reach.SPREAD, Reach.SHARED) else i
@@ -112,4 +116,16 @@ def _element(name: str, dtype: DType, reach: Reach, count: int) -> str:
         return one("i")
     shared = reach in (Reach.FIRST, Reach.SHARED)
     elements = [one("(4u * i)")] if shared else [one(f"(4u * i + {k}u)") for k in range(4)]
-    return f"{vector_type(element_type(dtype))}({', '.join(elements)})"
+    return f"{vector_type(kind)}({', '.join(elements)})"
+
+
+def _padded(name: str, dtype: DType, i: str, count: int) -> str:
+    """Write the element, or the four, of an operand with shorter rows; outside of these it is a fill."""
+    kind, suffix = element_type(dtype), "4" if count == 4 else ""
+    params = (f"p.{name}_{what}" for what in ("row", "before", "period"))
+    row, before, period = (f"({param} / 4u)" if count == 4 else param for param in params)
+    column = f"({i} % {row} - {before})"  # in front of the shorter row a number above all of its columns
+    element = f"load{suffix}_{name}({i} / {row} * {period} + min({column}, {period} - 1u))"
+    fill = f"{kind}(p.{name}_fill)"
+    filled = fill if count == 1 else f"{vector_type(kind)}({fill})"
+    return f"select({filled}, {element}, {column} < {period})"

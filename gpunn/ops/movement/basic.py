@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from gpunn.kernel import Function, Kernel, Read, size_of, vec_width
+from gpunn.kernel import Function, Kernel, Param, Read, size_of, vec_width
 from gpunn.ops.algebra import Algebra, same_shape
 from gpunn.ops.axes import ALONG_AXIS, Axes, alike, blocks
 from gpunn.ops.call import Call
@@ -24,6 +25,7 @@ from gpunn.ops.memory import empty, together
 from gpunn.ops.movement import gradients
 from gpunn.ops.movement.turn import turned
 from gpunn.ops.op import Op, Quantized, op
+from gpunn.pointwise import Pointwise, Repeat
 from gpunn.rows import Rows, Walk
 from gpunn.types import Array, DType, TensorType
 
@@ -153,7 +155,16 @@ def _pad_kernel(call: Call) -> Kernel:
     lanes = vec_width(*merged[-1]) if merged else 1
     reason = "each element of the result is either inside or padding"
     value = number_param(call.x.dtype, call["value"])
-    return bordered(call.y, merged, lanes, "pad", {"value": value}, reason)
+    kernel = bordered(call.y, merged, lanes, "pad", {"value": value}, reason)
+    return replace(kernel, pointwise=_longer_rows(merged, value))
+
+
+def _longer_rows(space: list[tuple[int, int, int]], value: Param) -> Pointwise | None:
+    """Return a padded tensor element by element; None if more than rows of its merged space become longer."""
+    *others, (row, period, before) = space or [(1, 1, 0)]
+    if not period or any(size != inside for size, inside, _ in others) or not isinstance(value, int | float):
+        return None
+    return Pointwise("x", {"x": Repeat(period, row=row, before=before, fill=value)})
 
 
 def _prepare_pad(call: Call) -> Callable[[Array], Array] | None:

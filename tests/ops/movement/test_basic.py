@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from gpunn.errors import ModelError
-from gpunn.types import Array
+from gpunn.model import Model
+from gpunn.types import Array, float32
 from tests.ops.harness import check, check_litert, model_of, random
 
 EXACT: dict[str, Any] = {"atol": 0, "rtol": 0}
@@ -133,6 +134,19 @@ def test_slices_in_fours(backend: str) -> None:
 @pytest.mark.parametrize("value", [0.0, -1.5])
 def test_pad(shape: tuple[int, ...], paddings: list[tuple[int, int]], value: float, backend: str) -> None:
     check("pad", [random(0, *shape)], {"paddings": paddings, "value": value}, backend=backend, **EXACT)
+
+
+def test_pad_of_a_variable(backend: str) -> None:
+    """Before the first run it holds zeros, which may be one number in memory."""
+    model = Model("variable")
+    state = model.variable("state", float32(2, 3, 8))
+    model.update(state, model.input("next", state.type))
+    model.output(*model.add("pad", [state], {"paddings": [(0, 0), (0, 0), (1, 3)], "value": 1}))
+    expected = np.ones((2, 3, 12), np.float32)
+    with model.compile(backend) as compiled:
+        for value in (0, 7):
+            expected[:, :, 1:9] = value
+            np.testing.assert_array_equal(compiled(np.full((2, 3, 8), 7, np.float32)), expected)
 
 
 def test_pad_integers(backend: str) -> None:
