@@ -182,7 +182,7 @@ class _Appending:
             place = self.written.get(operand, -1)
             placement = self.placements[place]
             computed = place >= 0 and operand in placement.operation.outputs and placement.backend == DEVICE
-            if not computed or operand in self.results or operand in self.joined:
+            if not computed or operand in self.results:
                 continue
             given = (self._owner(o) for o in placement.operation.inputs if o is not None)
             current = any(o.lifetime is Lifetime.VARIABLE for o in given)
