@@ -35,7 +35,8 @@ from gpunn.ops.kernels.window import Window, window_params
 from gpunn.types import Array, DType, TensorType
 
 _MOST_BYTES = 64 << 20  # of the products
-_LOAD = 10  # products in shared rows that take as long as a product that is loaded and added
+_LOAD = 35  # products in shared rows that take as long as a product that is loaded and added
+_MOST_LOADS = 25  # that are written out
 # Of what is estimated, over tiles of all channels: less does not make up for a pipeline, or is not tried.
 _GAIN, _LEAST_GAIN = 1.5, 1
 
@@ -129,6 +130,7 @@ def _kernels(way: _Way, name: str) -> tuple[Kernel, Kernel]:
     alone = replace(call, outputs=(products.type,), attrs={})
     multiply = completed(alone, shared_sums(alone, way.along, depth, (w, Read("bias", None))))
     multiply = replace(multiply, writes=(replace(multiply.writes[0], output=products),))
+    down = window.dilation[0] * way.products.shape[2] * way.channels + window.size[1] * call.y.shape[3]
     add = Kernel(
         body="add_cells",
         threads=flat_threads(call.y.size),
@@ -139,10 +141,36 @@ def _kernels(way: _Way, name: str) -> tuple[Kernel, Kernel]:
             **window_params(window, *way.along.out),
             "N": call.y.shape[3],
             "CELLS": way.channels,
+            "down": down,
+            "right": window.dilation[1] * way.channels + call.y.shape[3],
             "count": call.y.size,
         },
         functions=activation_function(call),
+        generated="\n".join(_all_added(window.size)),
         loop_iterations=nested(*window.size).iterations,
         reason=f"{name}: {math.prod(window.size)} products for each result",
     )
     return multiply, add
+
+
+def _all_added(size: tuple[int, int]) -> Iterator[str]:
+    """Write with_all() of add_cells.wgsl for windows of a size.
+
+    The loads of a row are written out, and those of all rows where they are no more than _MOST_LOADS.
+    """
+    yield "fn with_all(start: T, place: u32) -> T {"
+    yield "var sum = start;"
+    if math.prod(size) <= _MOST_LOADS:
+        yield from (f"sum += {_product(ky, kx)};" for ky in range(size[0]) for kx in range(size[1]))
+    else:
+        yield "let rows = end_of_loop(p.KH, place != OUTSIDE);"
+        yield "for (var ky = 0u; ky < rows; ky++) {"
+        yield from (f"sum += {_product('ky', kx)};" for kx in range(size[1]))
+        yield "}"
+    yield "return sum; }"
+
+
+def _product(row: int | str, column: int) -> str:
+    """Write the load of the product of a cell, whose row is a number or a variable."""
+    y = f"{row}u" if isinstance(row, int) else row
+    return f"load_products(place + {y} * p.down + {column}u * p.right)"

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from gpunn.kernel import ceil_div
 from gpunn.ops.call import Call
-from gpunn.ops.contraction.broadcast_tile import SHARED_ROWS, measured
+from gpunn.ops.contraction.broadcast_tile import OF_WINDOWS, SHARED_ROWS, Gain, measured
 from gpunn.ops.contraction.filter_packing import BLOCK, STEP
+from gpunn.ops.kernels.tiling import COLUMNS
 from gpunn.ops.kernels.window import Window
 from gpunn.ops.kernels.workgroup_tile import TILE as WORKGROUP_TILE
 from gpunn.ops.kernels.workgroup_tile import WIDTH
@@ -21,7 +22,9 @@ REALS = (DType.FLOAT32, DType.FLOAT16)
 # the 0.1 to 0.5 s that they take to compile there.
 _WORTH = 12_000_000
 _CROWD = 4  # times what occupies a device: 512 tiles of 64 x 64 for a discrete GPU
-_MOVED = 22  # multiplications that take as long on lavapipe as an element on its way from kernel to kernel
+# Multiplications in shared rows that take as long as an element on its way from kernel to kernel.
+_MOVED = Gain(36, 22)
+_OF_INTEGERS = Gain(1.2, 3.5)  # beside OF_WINDOWS, which is that of reals
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +66,10 @@ class Tiling:
 
     @property
     def cost(self) -> int:
-        """Return about how many multiplications take as long on lavapipe."""
+        """Return about how many multiplications in shared rows take as long."""
         depth, channels = self.call.x.shape[3], self.call.y.shape[3]
         product = self.rows * depth * full(channels, BLOCK)
-        return self.cells * (product + _MOVED * self.count * (depth + channels))
+        return self.cells * int(product + _MOVED.on(self.call.device) * self.count * (depth + channels))
 
 
 def full(count: int, multiple: int) -> int:
@@ -75,9 +78,13 @@ def full(count: int, multiple: int) -> int:
 
 
 def _direct(call: Call) -> int:
-    """Count the multiplications of shared rows, idle ones included."""
+    """Count the multiplications of shared rows, idle ones included; if fewer take as long as register tiles,
+    where less is idle with few channels, these.
+    """
     rows, depth, channels = math.prod(call.y.shape[:3]), call.x.shape[3], call.y.shape[3]
-    return math.prod(SIZE) * full(rows, SHARED_ROWS) * depth * full(channels, BLOCK)
+    gain = (OF_WINDOWS if call.x.dtype in REALS else _OF_INTEGERS).on(call.device)
+    computed = min(full(channels, BLOCK), int(gain * full(channels, COLUMNS)))
+    return math.prod(SIZE) * full(rows, SHARED_ROWS) * depth * computed
 
 
 def in_tiles(call: Call, window: Window) -> bool:
@@ -87,7 +94,7 @@ def in_tiles(call: Call, window: Window) -> bool:
 
 
 def comes_first(way: Tiling) -> bool:
-    """Tell whether a way is quicker than shared rows, and worth what its pipelines take to compile.
+    """Tell whether a way is quicker than others, and worth what its pipelines take to compile.
 
     SwiftShader compiles quickly. On an NVIDIA H200 tiles of 4 x 4 take 0.4 of the time of the best other way
     once their products occupy it several times, and 0.3 to 0.7 of that of products in f16.

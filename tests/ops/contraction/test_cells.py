@@ -22,6 +22,7 @@ CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any], int]] = [
     ((1, 9, 11, 16), (3, 3, 3, 16), {"padding": "same", "activation": "relu"}, 1),
     ((2, 8, 7, 13), (1, 2, 5, 13), {"activation": "tanh"}, 1),
     ((1, 9, 9, 12), (4, 3, 2, 12), {"stride": (2, 3), "dilation": (1, 2)}, 1),
+    ((1, 17, 9, 32), (1, 7, 7, 32), {"padding": "same"}, 1),
     ((1, 12, 10, 8), (3, 9, 9, 8), {"padding": "same"}, 9),
     ((2, 11, 9, 4), (2, 7, 5, 4), {"padding": ((5, 1), (0, 3)), "activation": "relu6"}, 7),
     ((1, 13, 8, 5), (3, 6, 4, 5), {"stride": (2, 1), "dilation": (2, 1), "padding": "same"}, 6),
