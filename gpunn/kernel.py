@@ -75,9 +75,10 @@ class Read:
     if it is not stated, a constant over the limit of a binding is not packed. `value` is a table that the
     kernel brings itself. `window`: the first byte and the number of bytes, where it reads a part of the
     operand. `segments` is for lowering: an operand over the limit of a binding takes several.
-    `by_rows`: the body loads it through row4_<name>(place, column) only. `pitch`: parameters say where its
-    rows begin. `once`: the body loads no element again. For planning: `prepended`, operations that loads by
-    rows compute, which give the last one's result; `rows`, the operand's place in the tensor that has its
+    `by_rows`: the body loads it through row4_<name>(place, column) only. `by_elements`: through load_, load4_
+    or loadv_ only, each element once. `pitch`: parameters say where its rows begin. `once`: the body loads no
+    element again, and little else takes time. For planning: `prepended`, operations that loads by rows or by
+    elements compute, which give the last one's result; `rows`, the operand's place in the tensor that has its
     bytes.
     """
 
@@ -92,6 +93,7 @@ class Read:
     segments: Segments | None = None
     nbytes: int = 0
     by_rows: RowLoads | None = None
+    by_elements: bool = False
     pitch: Pitch | None = None
     once: bool = False
     prepended: tuple[Appended, ...] = ()

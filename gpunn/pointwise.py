@@ -69,8 +69,9 @@ class Reach(enum.Enum):
     DENSE: those at the same places. FIRST: the only one. PERIOD: those at i modulo a period; FOURS: and four
     elements that are stored together have four that lie together. SPREAD: those at (i / inner) % period;
     SHARED: and four elements that are stored together share one. PARTS: each part of the result has a period
-    of its own. PADDED: those of a shorter row, with fills around it; PADDED_FOURS: and four elements that are
-    stored together have four of the row, or four fills.
+    of its own; PARTS_FOURS: and four elements that are stored together have four that lie together. PADDED:
+    those of a shorter row, with fills around it; PADDED_FOURS: and four elements that are stored together
+    have four of the row, or four fills.
     """
 
     DENSE = "dense"
@@ -80,6 +81,7 @@ class Reach(enum.Enum):
     SPREAD = "spread"
     SHARED = "shared"
     PARTS = "parts"
+    PARTS_FOURS = "parts_fours"
     PADDED = "padded"
     PADDED_FOURS = "padded_fours"
 
@@ -90,7 +92,7 @@ class Reach(enum.Enum):
             fours = repeat.period % 4 == repeat.row % 4 == repeat.before % 4 == 0
             return cls.PADDED_FOURS if fours else cls.PADDED
         if repeat.every:
-            return cls.PARTS
+            return cls.PARTS if repeat.period % 4 else cls.PARTS_FOURS
         if repeat.period == 1:
             return cls.FIRST
         if repeat.inner > 1:
@@ -102,7 +104,12 @@ class Reach(enum.Enum):
     @property
     def together(self) -> bool:
         """Tell whether four elements are loaded together."""
-        return self in (Reach.DENSE, Reach.FOURS, Reach.PARTS, Reach.PADDED_FOURS)
+        return self in (Reach.DENSE, Reach.FOURS, Reach.PARTS_FOURS, Reach.PADDED_FOURS)
+
+    @property
+    def in_parts(self) -> bool:
+        """Tell whether each part of the result has a period of its own."""
+        return self in (Reach.PARTS, Reach.PARTS_FOURS)
 
     @property
     def padded(self) -> bool:

@@ -12,6 +12,7 @@ from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Kernel
 from gpunn.ops.control import some_rounds, while_loop
 from gpunn.planning.append import append
+from gpunn.planning.delay import delay
 from gpunn.planning.join import join
 from gpunn.planning.partition import Lower, Placement, partition
 from gpunn.planning.pieces import find_pieces
@@ -69,6 +70,7 @@ def _with_elementwise(
     from gpunn.backends.webgpu.shader import key_of
 
     most = gpu.properties.limit("max-storage-buffers-per-shader-stage")
+    placements = delay(graph, placements)
     placements, joined, chains = append(graph, placements, joined, most, gpu.properties.software)
     placements, joined, chains = prepend(graph, placements, joined, chains, most, gpu.properties.software)
     before = {operation: chain.kernels for operation, chain in chains.items()}

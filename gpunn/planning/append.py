@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
 from gpunn.graph.graph import Graph
-from gpunn.graph.operation import Lifetime, Operand, Operation
+from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Kernel
 from gpunn.planning.partition import ALIAS, DEVICE, HOST, Placement, read_by
 from gpunn.planning.places import ends_in_rows, row_params, source_of, whole
@@ -172,23 +172,19 @@ class _Appending:
         return steps
 
     def _beside(self, home: int, number: int, found: _Chain) -> Iterator[Step]:
-        """Yield the steps of operations that only one of a chain reads, and that read none of its values.
-
-        A variable may have its next value by the time that they would read it.
+        """Yield the steps of operations behind the home of a chain that only one of the chain reads, and that
+        read none of its values.
         """
         for operand in dict.fromkeys(self.placements[number].operation.inputs):
             if operand is None or operand in found.values or self.readers[operand] != [number]:
                 continue
             place = self.written.get(operand, -1)
-            placement = self.placements[place]
-            computed = place >= 0 and operand in placement.operation.outputs and placement.backend == DEVICE
-            if not computed or operand in self.results:
-                continue
-            given = (self._owner(o) for o in placement.operation.inputs if o is not None)
-            current = any(o.lifetime is Lifetime.VARIABLE for o in given)
-            step = self._step(home, place, {}) if self.runs[place] == self.runs[home] else None
-            if step is not None and not current:
-                yield step
+            if place > home and operand not in self.results and self.runs[place] == self.runs[home]:
+                placement = self.placements[place]
+                own = placement.backend == DEVICE and operand in placement.operation.outputs
+                step = self._step(home, place, {}) if own else None
+                if step is not None:
+                    yield step
 
     def _step(self, home: int, place: int, values: Mapping[Operand, int]) -> Step | None:
         """Return the step of an elementwise operation whose other operands are there in time."""
@@ -212,7 +208,7 @@ class _Appending:
             assert operand is not None
             number = values.get(operand)
             reach = Reach.of(kernel.pointwise.operands[read.name], size)
-            unread = reach is Reach.PARTS or (operand.value is None and self.written.get(operand, -1) >= home)
+            unread = operand.value is None and self.written.get(operand, -1) >= home
             if unread if number is None else not (reach is Reach.DENSE or size == 1):
                 return None
             found[read.name] = number

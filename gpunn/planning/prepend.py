@@ -1,7 +1,8 @@
 """Elementwise operations that are computed where the operation behind them loads their result.
 
 The product with a gate before a 1x1 convolution (squeeze and excitation) is a part of the convolution then:
-it multiplies the rows that it loads. So the large tensor is read once more, and not written again.
+it multiplies the rows that it loads. So the large tensor is read once more, and not written again. A variance
+is computed from what it is a variance of: the squares of the differences are in no tensor.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Kernel, Param, Read
 from gpunn.planning.partition import ALIAS, DEVICE, HOST, Placement, written_by
-from gpunn.planning.places import pitch_params, source_of
+from gpunn.planning.places import pitch_params, row_params, source_of
 from gpunn.planning.steps import Chain, Step, is_elementwise, outside, params_of, read_of, statement
 from gpunn.pointwise import Appended, Reach, Repeat
 from gpunn.rows import RowLoads, Rows
@@ -66,18 +67,18 @@ class _Prepending:
             self.runs.append((self.runs[-1] if self.runs else 0) + (placement.backend == HOST))
 
     def step(self) -> None:
-        """Let one operation after the other compute what comes before it, if it loads that by rows."""
+        """Let one operation after the other compute what comes before it, if its loads can."""
         for number, placement in enumerate(self.placements):
-            rows = _row_loads(placement, self.reals)
-            home = None if rows is None else self._home(number)
-            if rows is not None and home is not None:
+            read = _read(placement, self.reals)
+            home = None if read is None else self._home(number)
+            if read is not None and home is not None:
                 operation, kernels = self.placements[home].operation, self.placements[home].kernels
-                loads = _loads(operation, self.chains.get(operation, Chain(kernels, ())), rows, self.reals)
+                loads = _loads(operation, self.chains.get(operation, Chain(kernels, ())), read, self.reals)
                 if loads is not None and self._fits(number, loads):
                     self._prepend(number, home, loads)
 
     def _home(self, number: int) -> int | None:
-        """Return the place of the operation of a device that computes what one alone loads by rows."""
+        """Return the place of the operation of a device that computes what one alone loads."""
         operand = self.placements[number].operation.inputs[0]
         while operand is not None and self.readers[operand] == 1 and self._is_computed(number, operand):
             placement = self.placements[self.places[operand]]
@@ -157,32 +158,37 @@ def prepend(
     return tuple(state.placements), state.joined, state.chains
 
 
-def _row_loads(placement: Placement, reals: Set[DType]) -> RowLoads | None:
-    """Return how kernels load the first operand of their operation; None if not all do so by rows."""
+def _read(placement: Placement, reals: Set[DType]) -> Read | None:
+    """Return how kernels load the first operand of their operation; None if not all do so by rows, or by
+    elements.
+    """
     loading = [read for kernel in placement.kernels for read in _loading(kernel)]
     if not loading or not {o.type.dtype for o in placement.operation.outputs} <= reals:
         return None
     whole = all(r.window is None and r.segments is None and r.pack is None for r in loading)
-    found = {r.by_rows for r in loading}
-    return found.pop() if whole and len(found) == 1 else None
+    alike = len({(r.by_rows, r.by_elements, r.width if r.by_elements else 0) for r in loading}) == 1
+    first = loading[0]
+    return first if whole and alike and (first.by_rows or first.by_elements) else None
 
 
 def _loading(kernel: Kernel) -> list[Read]:
     return [read for read in kernel.reads if read.operand == 0]
 
 
-def _loads(operation: Operation, chain: Chain, rows: RowLoads, reals: Set[DType]) -> _Loads | None:
-    """Return what loads by rows compute of an operation and what is appended to it; None if they cannot."""
+def _loads(operation: Operation, chain: Chain, read: Read, reals: Set[DType]) -> _Loads | None:
+    """Return what loads compute of an operation and what is appended to it; None if they cannot."""
     if len(chain.kernels) != 1 or operation.guarded or not is_elementwise(chain.kernels[0]):
         return None
     dense, own = _own_step(operation, chain.kernels[0])
     steps = (own, *(replace(s, values=_following(s.values)) for s in chain.steps))
-    if dense is None or rows.times > (MOST_TIMES if all(step.is_quick for step in steps) else 1):
+    times = 1 if read.by_rows is None else read.by_rows.times
+    if dense is None or times > (MOST_TIMES if all(step.is_quick for step in steps) else 1):
         return None
-    if not all(_fits_rows(step, rows.length, reals) for step in steps):
+    if not all(_can_compute(step, read.by_rows, reals) for step in steps):
         return None
     numbered = [(step, f"first{number}_") for number, step in enumerate(steps, start=1)]
-    params = _params(numbered, rows.length, dense.rows)
+    params = _params(numbered, read.by_rows, dense.rows)
+    width = read.width if read.by_rows is None else 4
     assert isinstance(dense.operand, int)
     source = operation.inputs[dense.operand]
     if source is None or params is None:
@@ -191,26 +197,28 @@ def _loads(operation: Operation, chain: Chain, rows: RowLoads, reals: Set[DType]
         source,
         dense.rows,
         tuple(statement(step, prefix) for step, prefix in numbered),
-        tuple(read_of(read, step, prefix, 4) for step, prefix in numbered for read in outside(step)),
+        tuple(read_of(other, step, prefix, width) for step, prefix in numbered for other in outside(step)),
         params,
         tuple(name for step in steps for name in step.libraries),
     )
 
 
-def _params(steps: Sequence[tuple[Step, str]], length: int, rows: Rows | None) -> dict[str, Param] | None:
-    """Return the parameters of steps with these prefixes that are computed in rows of so many elements.
+def _params(
+    steps: Sequence[tuple[Step, str]], loads: RowLoads | None, rows: Rows | None
+) -> dict[str, Param] | None:
+    """Return the parameters of steps with these prefixes that are computed in rows, or by elements.
 
     Samples with gates of their own are further apart if the rows lie in those of a larger tensor. None if
     these have another length, or begin behind the first row of the larger one, whose places are counted.
     """
     found = {name: value for step, prefix in steps for name, value in params_of(step, prefix).items()}
-    for step, prefix in steps if rows is not None else ():
-        assert step.kernel.pointwise is not None and rows is not None
+    for step, prefix in steps if rows is not None and loads is not None else ():
+        assert step.kernel.pointwise is not None and rows is not None and loads is not None
         for name, repeat in step.kernel.pointwise.operands.items():
             if step.values[name] is None and repeat.every:
-                if rows.length != length or rows.first >= rows.pitch:
+                if rows.length != loads.length or rows.first >= rows.pitch:
                     return None
-                found[f"{prefix}{name}_every"] = repeat.every // length * rows.pitch
+                found[f"{prefix}{name}_every"] = repeat.every // loads.length * rows.pitch
     return found
 
 
@@ -232,28 +240,33 @@ def _following(values: Mapping[str, int | None]) -> dict[str, int | None]:
     return {name: None if number is None else number + 1 for name, number in values.items()}
 
 
-def _fits_rows(step: Step, length: int, reals: Set[DType]) -> bool:
-    """Tell whether an operation of reals needs of each row the elements of its columns at most."""
+def _can_compute(step: Step, loads: RowLoads | None, reals: Set[DType]) -> bool:
+    """Tell whether loads can compute an operation of reals: it needs of each row the elements of its columns
+    at most, or loads are by elements.
+    """
     kernel, operation = step.kernel, step.operation
     tables = any(read.value is not None for read in kernel.reads)
     found = {o.type.dtype for o in (*operation.inputs, *operation.outputs) if o is not None}
     if kernel.pointwise is None or tables or not found <= reals:
         return False
     repeats = [r for name, r in kernel.pointwise.operands.items() if step.values[name] is None]
-    return all(_by_columns(r, Reach.of(r, operation.outputs[0].type.size), length) for r in repeats)
+    size = operation.outputs[0].type.size
+    return loads is None or all(_by_columns(r, Reach.of(r, size), loads.length) for r in repeats)
 
 
 def _by_columns(repeat: Repeat, reach: Reach, length: int) -> bool:
     if reach is Reach.FIRST:
         return True
     whole = repeat.period == length and repeat.every % length == 0
-    return whole and reach in (Reach.FOURS, Reach.PARTS)
+    return whole and reach in (Reach.FOURS, Reach.PARTS_FOURS)
 
 
 def _pitched(read: Read, loads: _Loads) -> Mapping[str, Param] | None:
     """Return the parameters of a read in the rows that `source` lies in; None if it finds no such rows."""
     if loads.rows is None:
         return {}
+    if read.by_elements:
+        return row_params(read.name, loads.rows)
     return None if read.pitch is None else pitch_params(read, read.pitch, loads.rows, loads.source.type.size)
 
 

@@ -125,7 +125,7 @@ def params_of(step: Step, prefix: str) -> dict[str, Param]:
                 found[f"{prefix}{name}_period"] = repeat.period
             if reach in (Reach.SPREAD, Reach.SHARED):
                 found[f"{prefix}{name}_inner"] = repeat.inner
-            if reach is Reach.PARTS:
+            if reach.in_parts:
                 found[f"{prefix}{name}_every"] = repeat.every
             if reach.padded:
                 found[f"{prefix}{name}_row"] = repeat.row

@@ -208,5 +208,6 @@ def test_repeats() -> None:
         Reach.FOURS,
         Reach.PERIOD,
     ]
-    assert Reach.of(Repeat(4, every=24), 48) is Reach.PARTS
+    assert Reach.of(Repeat(4, every=24), 48) is Reach.PARTS_FOURS
+    assert Reach.of(Repeat(3, every=24), 48) is Reach.PARTS
     assert [Reach.of(Repeat(3, n), 24) for n in (4, 2)] == [Reach.SHARED, Reach.SPREAD]

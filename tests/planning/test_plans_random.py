@@ -23,8 +23,9 @@ class Drawn:
 
     def __init__(self, seed: int) -> None:
         self.random, self.model = random.Random(seed), Model(f"drawn {seed}")
+        self.samples = 1 + seed % 3 // 2
         self.tensors = [self._input("x"), self._input("y")]
-        state = self.model.variable("state", float32(1, 5, 4, self.random.choice(CHANNELS)))
+        state = self.model.variable("state", float32(self.samples, 5, 4, self.random.choice(CHANNELS)))
         self.tensors.append(state)
         for _ in range(self.random.randint(6, 16)):
             x = self.random.choice((*self.tensors[-6:], *self.tensors[-1:] * 6))
@@ -34,7 +35,7 @@ class Drawn:
         self.model.update(state, self.random.choice([t for t in made if t.type == state.type] or [state]))
 
     def _input(self, name: str) -> Operand:
-        return self.model.input(name, float32(1, 5, 4, self.random.choice(CHANNELS)))
+        return self.model.input(name, float32(self.samples, 5, 4, self.random.choice(CHANNELS)))
 
     def _put(self, op: str, *inputs: Operand, **attrs: Any) -> None:
         self.tensors.append(add(self.model, op, *inputs, **attrs))
@@ -75,6 +76,12 @@ class Drawn:
         if self.random.random() < 0.2:
             self.tensors.append(longer)
 
+    def _shifted(self, x: Operand) -> None:
+        """Take the maxima of each channel from x; they may be those of a function of x."""
+        seen = add(self.model, "abs", x) if self.random.random() < 0.5 else x
+        most = add(self.model, "reduce_max", seen, axes=(1, 2), keep_dims=True)
+        self._put("sub", x, most)
+
     def _pieces(self, x: Operand) -> None:
         if x.type.shape[3] == 8:
             self.tensors += self.model.add("split", [x], {"axis": 3, "sizes": (4, 4)})
@@ -99,6 +106,7 @@ KINDS: tuple[_Kind, ...] = (
     Drawn._select,
     Drawn._residual,
     Drawn._residual,
+    Drawn._shifted,
     Drawn._pieces,
     Drawn._concat,
     Drawn._reshape,

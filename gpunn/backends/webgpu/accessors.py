@@ -72,7 +72,8 @@ class Binding(NamedTuple):
     `rows`: the accessors find it in rows of a larger tensor; 4: in fours, 1: in single elements, 0: they
     do not. `levels`: in so many rows within rows.
     `appended`: the body stores elements of `computed`; what lies there is the last of these operations', if
-    it is `optional` and p.then_on is 0, what the body stores. `prepended`: loads by rows compute these.
+    it is `optional` and p.then_on is 0, what the body stores. `prepended`: loads by rows compute these;
+    `by_elements`: load_ and its kind do.
     `wide`: bound as words of 64 bits, unless the code stores single elements. `in_loop`: the body computes
     the appended operations, not its stores.
     """
@@ -89,6 +90,7 @@ class Binding(NamedTuple):
     optional: bool = False
     computed: DType | None = None
     prepended: tuple[Appended, ...] = ()
+    by_elements: bool = False
     wide: bool = False
     in_loop: bool = False
 
@@ -210,6 +212,10 @@ def accessors(binding: Binding, result: str, lanes: int, names: frozenset[str]) 
         yield place(binding.name, binding.rows, binding.levels)
         yield from row_loads(binding.name, scalar, vector, (one, four))
         one, four = from_rows(binding.name, binding.rows, vector)
+    if binding.by_elements and binding.prepended:
+        yield f"fn raw_{binding.name}(i: u32) -> {scalar} {{ return {one}; }}"
+        yield f"fn raw4_{binding.name}(i: u32) -> {vector} {{ return {four}; }}"
+        one, four = (f"first{n}_{binding.name}(i, raw{n}_{binding.name}(i))" for n in ("", "4"))
     same = f"{vector}({', '.join([one] * (4 if vector.startswith('array') else 1))})"
     results = {
         "load": (scalar, one),

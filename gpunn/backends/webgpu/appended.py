@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from gpunn.backends.webgpu.accessors import Binding, element_type, held, stores_by, vector_type
 from gpunn.pointwise import Appended, Formula, Reach
@@ -59,19 +59,23 @@ def _final(binding: Binding, count: int) -> str:
     switched = binding.optional and not binding.in_loop
     lines = ["if (p.then_on == 0u) { return value; }"] if switched else []
     lines += [f"let v0 = {held(binding.computed, 'value', count)};"]
-    for number, appended in enumerate(binding.appended, start=1):
-        operands = {
-            name: _element(f"{appended.prefix}{name}", dtype, reach, count)
-            for name, dtype, reach in appended.reads
-        }
-        value = value_of(appended, operands, suffix)
-        last = number == len(binding.appended)
-        lines.append(f"let v{number} = {value if last else held(appended.dtype, value, count)};")
+    *others, last = values_of(binding.appended, count)
+    lines += (f"let v{k} = {held(s.dtype, v, count)};" for k, (s, v) in enumerate(others, start=1))
+    lines.append(f"let v{len(binding.appended)} = {last[1]};")
     kinds = [element_type(dtype) for dtype in (binding.computed, binding.dtype)]
     given, result = kinds if count == 1 else map(vector_type, kinds)
     text = " ".join((*lines, f"return v{len(binding.appended)};"))
     verb = "appended" if binding.in_loop else "final"
     return f"fn {verb}{suffix}_{binding.name}(i: u32, value: {given}) -> {result} {{ {text} }}"
+
+
+def values_of(steps: Sequence[Appended], count: int) -> Iterator[tuple[Appended, str]]:
+    """Yield operations with the expressions for their values at place i, one element or four."""
+    for step in steps:
+        operands = {
+            name: _element(f"{step.prefix}{name}", dtype, reach, count) for name, dtype, reach in step.reads
+        }
+        yield step, value_of(step, operands, "4" if count == 4 else "")
 
 
 def value_of(appended: Appended, reads: Mapping[str, str], suffix: str) -> str:
@@ -101,6 +105,8 @@ def _element(name: str, dtype: DType, reach: Reach, count: int) -> str:
         return f"load_{name}(i)" if count == 1 else f"load4_{name}(i)"
     if reach is Reach.FOURS and count == 4:
         return f"load4_{name}(i % ({period} / 4u))"
+    if reach is Reach.PARTS_FOURS and count == 4:
+        return f"load4_{name}(i / (p.{name}_every / 4u) * ({period} / 4u) + i % ({period} / 4u))"
     if reach is Reach.PADDED_FOURS and count == 4:
         return _padded(name, dtype, "i", 4)
 
@@ -109,6 +115,8 @@ def _element(name: str, dtype: DType, reach: Reach, count: int) -> str:
             return _padded(name, dtype, i, 1)
         if reach is Reach.FIRST:
             return f"load_{name}(0u)"
+        if reach.in_parts:
+            return f"load_{name}({i} / p.{name}_every * {period} + {i} % {period})"
         quotient = f"{i} / {inner}" if reach in (Reach.SPREAD, Reach.SHARED) else i
         return f"load_{name}({quotient} % {period})"
 

@@ -145,7 +145,7 @@ def _read_binding(read: Read, tensor: Operand | Scratch | None, apart: bool) -> 
     dtype = read.dtype or tensor.type.dtype
     found = None if read.pitch is not None else read.rows
     place = (_width(read, found), False, shared, read.segments, *_rows(found))
-    return Binding(read.name, dtype, *place, prepended=read.prepended)
+    return Binding(read.name, dtype, *place, prepended=read.prepended, by_elements=read.by_elements)
 
 
 def _write_binding(write: Write, tensor: Operand | Scratch) -> Binding:

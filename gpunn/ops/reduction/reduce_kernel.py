@@ -160,7 +160,7 @@ def _folding(
         threads=group.threads,
         workgroup=group.workgroup,
         any_width=group.size == 1,
-        reads=(Read("x", source, width=lanes), *how.tables, Read("before", None)),
+        reads=(Read("x", source, width=lanes, by_elements=True), *how.tables, Read("before", None)),
         writes=(Write(output=target, width=lanes),),
         params={
             "outputs": outputs,
