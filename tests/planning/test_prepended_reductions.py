@@ -145,3 +145,23 @@ def test_relaxed_models(shape: Shape, gpu: str, monkeypatch: pytest.MonkeyPatch)
     model.output(add(model, "reduce_max", add(model, "abs", scaled), axes=(1, 2)))
     given = random(0, *shape)
     assert agree(model, [given], monkeypatch, exact=False, relaxed=True)[-1] == "mul+abs+reduce_max"
+
+
+def test_bundles(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Normalisations that one workgroup runs as one dispatch, as on a GPU with small layers."""
+    limit_device(monkeypatch, software=False, subgroup_sizes=None)
+    monkeypatch.setattr("gpunn.backends.webgpu.bundles.MAX_WORK", 1 << 20)
+    model = Model("bundle")
+    y = pooled(model, model.input("x", float32(2, 3, 3, 8)), 8)
+    for _ in range(8):
+        mean = add(model, "mean", y, axes=(1, 2), keep_dims=True)
+        squares = add(model, "squared_difference", y, mean)
+        factor = add(model, "rsqrt", add(model, "mean", squares, axes=(1, 2), keep_dims=True))
+        scaled = add(model, "mul", y, factor)
+        shift = add(model, "sub", constant(model, 8), add(model, "mul", mean, factor))
+        y = add(model, "softmax", add(model, "add", scaled, shift))
+    model.output(y)
+    names = agree(model, [random(0, 2, 3, 3, 8)], monkeypatch, exact=False)
+    assert names.count("squared_difference+mean+rsqrt") == names.count("mul+add") == 8
+    with model.compile("webgpu") as compiled:
+        assert {row.bundle for row in compiled.plan_rows()} == {0}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from gpunn.backends.webgpu.in_rows import from_rows, in_rows, place, row_loads, row_stores
+from gpunn.backends.webgpu.in_rows import computed, from_rows, in_rows, place, row_loads, row_stores
 from gpunn.kernel import Segments
 from gpunn.pointwise import Appended
 from gpunn.types import DType
@@ -213,9 +213,8 @@ def accessors(binding: Binding, result: str, lanes: int, names: frozenset[str]) 
         yield from row_loads(binding.name, scalar, vector, (one, four))
         one, four = from_rows(binding.name, binding.rows, vector)
     if binding.by_elements and binding.prepended:
-        yield f"fn raw_{binding.name}(i: u32) -> {scalar} {{ return {one}; }}"
-        yield f"fn raw4_{binding.name}(i: u32) -> {vector} {{ return {four}; }}"
-        one, four = (f"first{n}_{binding.name}(i, raw{n}_{binding.name}(i))" for n in ("", "4"))
+        raw, one, four = computed(binding.name, scalar, vector, (one, four))
+        yield from raw
     same = f"{vector}({', '.join([one] * (4 if vector.startswith('array') else 1))})"
     results = {
         "load": (scalar, one),

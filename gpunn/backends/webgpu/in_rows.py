@@ -1,4 +1,5 @@
-"""WGSL of accessors that find an operand's elements in rows of a larger tensor (shaders/lib/in_rows.wgsl).
+"""WGSL of accessors that find an operand's elements in rows of a larger tensor (shaders/lib/in_rows.wgsl), or
+that compute operations of what they load (prepended.py).
 
 `rows` is 4 if places are those of fours, else 1; element, vector: the types of an element, and of four.
 """
@@ -20,10 +21,20 @@ def place(name: str, rows: int, levels: int) -> str:
     return f"fn place_{name}(i: u32) -> u32 {{ return {' + '.join(terms)}; }}"
 
 
-def row_loads(name: str, element: str, vector: str, loads: tuple[str, str]) -> Iterator[str]:
+def row_loads(
+    name: str, element: str, vector: str, loads: tuple[str, str], verb: str = "get"
+) -> Iterator[str]:
     """Write get_<name> and get4_<name>, which loads call; `loads`: expressions for these."""
-    for verb, kind, expression in zip(("get", "get4"), (element, vector), loads, strict=True):
-        yield f"fn {verb}_{name}(i: u32) -> {kind} {{ return {expression}; }}"
+    for suffix, kind, expression in zip(("", "4"), (element, vector), loads, strict=True):
+        yield f"fn {verb}{suffix}_{name}(i: u32) -> {kind} {{ return {expression}; }}"
+
+
+def computed(name: str, element: str, vector: str, loads: tuple[str, str]) -> tuple[list[str], str, str]:
+    """Return raw_<name> and raw4_<name>, and expressions for what operations make of element i of an operand,
+    and of the four elements from 4 i on; `loads`: expressions for these.
+    """
+    one, four = (f"first{n}_{name}(i, raw{n}_{name}(i))" for n in ("", "4"))
+    return [*row_loads(name, element, vector, loads, "raw")], one, four
 
 
 def from_rows(name: str, rows: int, vector: str) -> tuple[str, str]:

@@ -28,7 +28,7 @@ from gpunn.backends.webgpu.accessors import (
     stores_by,
     vector_type,
 )
-from gpunn.backends.webgpu.in_rows import from_rows, in_rows, row_loads, row_stores
+from gpunn.backends.webgpu.in_rows import computed, from_rows, in_rows, row_loads, row_stores
 from gpunn.backends.webgpu.shader import ShaderKey, computed_type, parts, read_body, with_dependencies
 from gpunn.backends.webgpu.wgsl import identifiers, used_libraries, without_comments
 from gpunn.kernel import Kernel, Unsupported, flat_threads
@@ -44,7 +44,7 @@ _STRUCT = re.compile(r"\bstruct\s+\w+\s*(\{[^}]*\})")
 _MEMBER = re.compile(r"[^\W\d]\w*(?=\s*:)")
 _ENTRY = re.compile(r"@compute\s*@workgroup_size\([^)]*\)|@builtin\([^)]*\)")
 _BUFFER = re.compile(r"^@group\(0\) @binding\(\d+\) var<(storage|uniform)[^>]*> (\w+): ([^;]*);$")
-_ACCESSOR = re.compile(r"^fn (load4?v?|splat|int|word|store4?v?|put4?|get4?)_(\w+)\(")
+_ACCESSOR = re.compile(r"^fn (load4?v?|splat|int|word|store4?v?|put4?|get4?|raw4?)_(\w+)\(")
 
 
 def words(dtype: DType) -> int:
@@ -153,7 +153,8 @@ def _accessors(binding: Binding, result: str, variant: Variant, names: frozenset
         assert dtype is not None
         yield from _stores(binding, dtype, result, lanes, names)
         return
-    vector, get = vector_type(scalar), "get" if binding.rows else "load"
+    computes = bool(binding.by_elements and binding.prepended)
+    vector, get = vector_type(scalar), "get" if binding.rows else "raw" if computes else "load"
     four = f"{vector}({', '.join(f'{get}_{name}(4u * i + {k}u)' for k in range(4))})"
     known = name in variant.constants
     if dtype is not None and scalar != "I64" and (variant.fours or not known):
@@ -165,6 +166,9 @@ def _accessors(binding: Binding, result: str, variant: Variant, names: frozenset
     if binding.rows:
         yield from row_loads(name, scalar, vector, (load, four))
         load, four = from_rows(name, binding.rows, vector)
+    if computes:
+        raw, load, four = computed(name, scalar, vector, (load, four))
+        yield from raw
     yield f"fn load_{name}(i: u32) -> {scalar} {{ return {load}; }}"
     forms = {
         "load4": (vector, four),
