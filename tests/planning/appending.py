@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,8 @@ from gpunn.compilation import on_gpu
 from gpunn.compilation.base import Compilation
 from gpunn.graph.operation import Operand
 from gpunn.model import Model
-from gpunn.types import Array, DType, TensorType
+from gpunn.types import Array, DType, Shape, TensorType, float32
+from tests.ops.harness import limit_device
 
 
 def whole(*shape: int, dtype: Any = np.float32, seed: int = 0) -> Array:
@@ -71,6 +72,26 @@ def agree(
         if exact:
             np.testing.assert_array_equal(y, r, strict=True)
     return names
+
+
+def as_built(
+    build: Callable[[Model, Operand], list[str]], shape: Shape, patch: pytest.MonkeyPatch, exact: bool = True
+) -> None:
+    """Check that a model of what is built on an input has the dispatches that `build` returns.
+
+    exact: its results are whole numbers, unless there is a softmax.
+    """
+    model = Model("built")
+    expected = build(model, model.input("x", float32(*shape)))
+    inputs = [whole(*each.type.shape, seed=k) for k, each in enumerate(model.inputs)]
+    exact = exact and not any("softmax" in name for name in expected)
+    assert agree(model, inputs, patch, exact) == expected
+
+
+def in_bundles(patch: pytest.MonkeyPatch) -> None:
+    """Let one workgroup run several kernels as one dispatch, as on a GPU with small layers."""
+    limit_device(patch, software=False, subgroup_sizes=None)
+    patch.setattr("gpunn.backends.webgpu.bundles.MAX_WORK", 1 << 20)
 
 
 def conv(model: Model, x: Operand, channels: int) -> Operand:

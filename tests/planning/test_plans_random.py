@@ -13,8 +13,7 @@ from gpunn.compilation.base import Compilation
 from gpunn.graph.operation import Operand
 from gpunn.model import Model
 from gpunn.types import Array, float32
-from tests.ops.harness import limit_device
-from tests.planning.appending import add, as_on_a_gpu, pointwise, pooled, whole
+from tests.planning.appending import add, as_on_a_gpu, in_bundles, pointwise, pooled, whole
 
 CHANNELS = (4, 6, 8)
 
@@ -127,9 +126,9 @@ def test_plans(seed: int, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if seed % 2:
         as_on_a_gpu(monkeypatch)
     if seed % 4 == 3:  # with the kernels of one, and several in a dispatch
-        limit_device(monkeypatch, software=False, subgroup_sizes=None)
-        for name, value in (("MAX_WORK", 1 << 20), ("LEAST", 2), ("LEAST_SAVED", 0)):
-            monkeypatch.setattr(f"gpunn.backends.webgpu.bundles.{name}", value)
+        in_bundles(monkeypatch)
+        for name, least in (("LEAST", 2), ("LEAST_SAVED", 0)):
+            monkeypatch.setattr(f"gpunn.backends.webgpu.bundles.{name}", least)
     with model.compile("webgpu") as compiled, model.compile("cpu") as cpu:
         for found, expected in zip(answers(compiled, inputs), answers(cpu, inputs), strict=True):
             np.testing.assert_array_equal(found, expected, strict=True)

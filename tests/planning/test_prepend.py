@@ -13,13 +13,15 @@ from gpunn.graph.operation import Operand
 from gpunn.model import Model
 from gpunn.planning.prepend import MOST_TIMES
 from gpunn.types import Shape, float32
-from tests.ops.harness import as_software, assert_close, limit_device, random
+from tests.ops.harness import as_software, assert_close, random
 from tests.planning.appending import (
     add,
     agree,
+    as_built,
     as_on_a_gpu,
     constant,
     depthwise,
+    in_bundles,
     looked_up,
     pointwise,
     pooled,
@@ -130,10 +132,7 @@ def in_one_buffer_with_others(model: Model, x: Operand) -> list[str]:
     ],
 )
 def test_what_is_prepended(build: Build, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = Model("prepended")
-    expected = build(model, model.input("x", float32(1, 4, 4, 8)))
-    inputs = [whole(*each.type.shape, seed=k) for k, each in enumerate(model.inputs)]
-    assert agree(model, inputs, monkeypatch) == expected
+    as_built(build, (1, 4, 4, 8), monkeypatch)
 
 
 @pytest.mark.parametrize("op", ["gelu", "elu", "sin"])
@@ -223,9 +222,7 @@ def with_a_single_row(model: Model, x: Operand) -> list[str]:
 )
 def test_what_is_not_prepended(build: Build, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
     prefer(monkeypatch, "matmul_tile")
-    model = Model("apart")
-    expected = build(model, model.input("x", float32(1, 4, 4, 8)))
-    assert agree(model, [whole(1, 4, 4, 8)], monkeypatch, exact=build is not a_slow_function) == expected
+    as_built(build, (1, 4, 4, 8), monkeypatch, exact=build is not a_slow_function)
 
 
 def test_operands_whose_rows_4_does_not_divide(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,8 +285,7 @@ def test_the_product_needs_no_memory(gpu: str, monkeypatch: pytest.MonkeyPatch) 
 
 def test_bundles(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What one workgroup runs as one dispatch, as on a GPU with small layers."""
-    limit_device(monkeypatch, software=False, subgroup_sizes=None)
-    monkeypatch.setattr("gpunn.backends.webgpu.bundles.MAX_WORK", 1 << 20)
+    in_bundles(monkeypatch)
     model = Model("bundle")
     y = pooled(model, model.input("x", float32(1, 3, 3, 8)), 8)
     for _ in range(20):

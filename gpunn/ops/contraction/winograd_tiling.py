@@ -22,8 +22,9 @@ REALS = (DType.FLOAT32, DType.FLOAT16)
 # the 0.1 to 0.5 s that they take to compile there.
 _WORTH = 12_000_000
 _CROWD = 4  # times what occupies a device: 512 tiles of 64 x 64 for a discrete GPU
-# Multiplications in shared rows that take as long as an element on its way from kernel to kernel.
-_MOVED = Gain(36, 22)
+# Multiplications in shared rows that take as long as an element on its way from kernel to kernel, and those
+# in rows that subgroups of four share.
+_MOVED, _MOVED_BY_FOUR = 36, 22
 _OF_INTEGERS = Gain(1.2, 3.5)  # beside OF_WINDOWS, which is that of reals
 
 
@@ -69,7 +70,8 @@ class Tiling:
         """Return about how many multiplications in shared rows take as long."""
         depth, channels = self.call.x.shape[3], self.call.y.shape[3]
         product = self.rows * depth * full(channels, BLOCK)
-        return self.cells * int(product + _MOVED.on(self.call.device) * self.count * (depth + channels))
+        moved = _MOVED_BY_FOUR if self.call.device.subgroups_of_four else _MOVED
+        return self.cells * (product + moved * self.count * (depth + channels))
 
 
 def full(count: int, multiple: int) -> int:
