@@ -1,29 +1,29 @@
 //!use all_reduce
 // y = (x - mean) / sqrt(mean of (x - mean)^2 + epsilon) along rows; with CENTRED 0 the first mean is 0.
-// Expects x, y; p.rows, p.length (elements of a row), p.inner (distance between the elements of a row; rows whose
-// numbers differ by less than p.inner are side by side), p.share (1 / length), p.epsilon; CENTRED. A cooperative group
-// (lib/cooperative.wgsl) shares a row.
+// Expects x, y; p.rows, p.length (V's of a row), p.inner (distance between the V's of a row; rows whose numbers differ
+// by less than p.inner are side by side), p.share (1 / elements of a row), p.epsilon; lib/by_element.wgsl or
+// lib/by_fours.wgsl; CENTRED. A cooperative group (lib/cooperative.wgsl) shares a row.
 
 fn compute(at: Member) {
   let row = at.group;
   let start = row / p.inner * (p.inner * p.length) + row % p.inner;
   let count = select(0u, p.length, row < p.rows);
 
-  var mean = T(0);
+  var mean = V();
   if (CENTRED == 1u) {
-    for (var k = at.rank; k < count; k += GROUP_SIZE) { mean += load_x(start + k * p.inner); }
-    mean = all_reduce(at, mean, false) * T(p.share);
+    for (var k = at.rank; k < count; k += GROUP_SIZE) { mean += loadv_x(start + k * p.inner); }
+    mean = splatv(all_reduce(at, sum_in(mean), false) * T(p.share));
   }
 
-  var squares = T(0);
+  var squares = V();
   for (var k = at.rank; k < count; k += GROUP_SIZE) {
-    let away = load_x(start + k * p.inner) - mean;
+    let away = loadv_x(start + k * p.inner) - mean;
     squares += away * away;
   }
-  let spread = sqrt(all_reduce(at, squares, false) * T(p.share) + T(p.epsilon));
+  let spread = sqrt(all_reduce(at, sum_in(squares), false) * T(p.share) + T(p.epsilon));
 
   for (var k = at.rank; k < count; k += GROUP_SIZE) {
     let i = start + k * p.inner;
-    store_y(i, (load_x(i) - mean) / spread);
+    storev_y(i, (loadv_x(i) - mean) / spread);
   }
 }

@@ -1,12 +1,14 @@
 """Layer normalisation, which converters write as means, squares, a root and a product.
 
 With d = x - mean(x) and s = mean(d^2) + epsilon, all along one axis, these are d rsqrt(s), d / sqrt(s), and,
-as Keras writes it, x f + (bias - mean(x) f) with f = rsqrt(s) scale. With d = x it is RMSNorm. One kernel
-computes what is six dispatches otherwise, most of which read or write the whole tensor.
+as Keras writes it, x f + (bias - mean(x) f) with f = rsqrt(s) scale. With d = x it is RMSNorm. LiteRT Torch
+writes them with reshapes between: its means lose the dimension. One kernel computes what is six dispatches
+otherwise, most of which read or write the whole tensor.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -21,10 +23,11 @@ from gpunn.passes.expand import GraphExpansion
 from gpunn.passes.rewrite import replace_outputs
 from gpunn.types import DType
 
-_ADD, _SUB, _MUL, _DIV, _SQUARED_DIFFERENCE, _SQUARE, _SQRT, _RSQRT, _MEAN, _SUM = (
+_ADD, _SUB, _MUL, _DIV, _SQUARED_DIFFERENCE, _SQUARE, _SQRT, _RSQRT, _MEAN, _SUM, _RESHAPE = (
     OPS[name]
     for name in (
         *("add", "sub", "mul", "div", "squared_difference", "square", "sqrt", "rsqrt", "mean", "reduce_sum"),
+        "reshape",
     )
 )
 # By how much a share of a mean is off where it is rounded to that type; 1 / (n - 1) is farther from 1 / n.
@@ -97,6 +100,34 @@ def _of(writers: Writers, operand: Operand | None, *ops: Op) -> Operation | None
     return writer if plain else None
 
 
+def _of_rows(writers: Writers, operand: Operand | None, *ops: Op) -> Operation | None:
+    """Return the operation that computes one number for each row, if it is of one of these ops.
+
+    Reshapes in between leave these numbers in order; PyTorch's means do not keep the dimension.
+    """
+    return _of(writers, _before_reshapes(writers, operand), *ops)
+
+
+def _before_reshapes(writers: Writers, operand: Operand | None) -> Operand | None:
+    while (reshape := _of(writers, operand, _RESHAPE)) is not None:
+        operand = reshape.inputs[0]
+    return operand
+
+
+def _same(writers: Writers, a: Operand | None, b: Operand | None) -> bool:
+    """Tell whether two operands are the same, or reshapes of the same."""
+    return _before_reshapes(writers, a) is _before_reshapes(writers, b)
+
+
+def _beside_rows(x: Operand | None, axis: int, operand: Operand | None) -> bool:
+    """Tell whether an operand has one number for each row of x along an axis, and is broadcast to these."""
+    if x is None or operand is None:
+        return False
+    shape, rank = operand.type.shape, x.type.rank
+    beside = tuple(1 if d == axis else n for d, n in enumerate(x.type.shape))
+    return len(shape) <= rank and (1,) * (rank - len(shape)) + shape == beside
+
+
 def _number(operand: Operand | None) -> float | None:
     """Return the value of a constant with one element."""
     if operand is None or operand.value is None or operand.value.size != 1:
@@ -105,19 +136,26 @@ def _number(operand: Operand | None) -> float | None:
 
 
 def _mean(writers: Writers, operand: Operand | None) -> tuple[Operand, int] | None:
-    """Return of what an operand is the mean, and along which axis, that stays."""
-    found = _of(writers, operand, _MEAN) or _sum_of_shares(writers, operand)
-    if found is None or len(found.attrs["axes"]) != 1 or not found.attrs["keep_dims"]:
+    """Return of what an operand is the mean, or a reshape of it, and along which axis."""
+    found = _of_rows(writers, operand, _MEAN) or _sum_of_shares(writers, operand)
+    x = None if found is None else found.inputs[0]
+    if found is None or x is None:
         return None
-    x = found.inputs[0]
-    return None if x is None else (x, found.attrs["axes"][0] % x.type.rank)
+    axes = [axis % x.type.rank for axis in found.attrs["axes"]]
+    long = [axis for axis in axes if x.type.shape[axis] != 1] or axes
+    return (x, long[0]) if len(long) == 1 else None
+
+
+def _is_mean(writers: Writers, operand: Operand | None, x: Operand | None, axis: int) -> bool:
+    """Tell whether an operand is the mean of x along an axis, beside its rows."""
+    return _mean(writers, operand) == (x, axis) and _beside_rows(x, axis, operand)
 
 
 def _sum_of_shares(writers: Writers, operand: Operand | None) -> Operation | None:
     """Return a sum that is multiplied with 1 / the number of its terms, or divided by that."""
-    scaled = _of(writers, operand, _MUL, _DIV)
+    scaled = _of_rows(writers, operand, _MUL, _DIV)
     for total, constant in () if scaled is None else _pairs(scaled):
-        found, share = _of(writers, total, _SUM), _number(constant)
+        found, share = _of_rows(writers, total, _SUM), _number(constant)
         if found is not None and share and scaled is not None:
             terms = found.call().x.size / max(found.outputs[0].type.size, 1)
             off = share * terms - 1 if scaled.definition is _MUL else share / max(terms, 1) - 1
@@ -127,7 +165,7 @@ def _sum_of_shares(writers: Writers, operand: Operand | None) -> Operation | Non
 
 def _spread(writers: Writers, operand: Operand | None) -> _Spread | None:
     """Return what an operand is the spread of."""
-    total = _of(writers, operand, _ADD)
+    total = _of_rows(writers, operand, _ADD)
     for variance, constant in () if total is None else _pairs(total):
         epsilon, found = _number(constant), _mean(writers, variance)
         if epsilon is None or not 0 < epsilon < math.inf or found is None:
@@ -144,12 +182,12 @@ def _spread(writers: Writers, operand: Operand | None) -> _Spread | None:
 
 def _quotient(writers: Writers, last: Operation, away: Operand, factor: Operand) -> _Norm | None:
     """Return the normalisation that is away times a factor, or divided by it."""
-    root = _of(writers, factor, _RSQRT if last.definition is _MUL else _SQRT)
+    root = _of_rows(writers, factor, _RSQRT if last.definition is _MUL else _SQRT)
     spread = None if root is None else _spread(writers, root.inputs[0])
-    if spread is None:
+    if spread is None or not _beside_rows(away, spread.axis, factor):
         return None
     difference = _of(writers, away, _SUB)
-    if difference is None or _mean(writers, difference.inputs[1]) != (difference.inputs[0], spread.axis):
+    if difference is None or not _is_mean(writers, difference.inputs[1], difference.inputs[0], spread.axis):
         same = spread.away is away
         return _Norm(away, spread.axis, spread.epsilon, False) if same else None
     x, centre = difference.inputs
@@ -160,30 +198,32 @@ def _quotient(writers: Writers, last: Operation, away: Operand, factor: Operand)
 
 def _keras(writers: Writers, product: Operand, rest: Operand) -> _Norm | None:
     """Return the normalisation that is x f + (bias - mean f)."""
-    scaled, difference = _of(writers, product, _MUL), _of(writers, rest, _SUB)
-    shifted = None if difference is None else _of(writers, difference.inputs[1], _MUL)
+    scaled, difference = _of(writers, product, _MUL), _of_rows(writers, rest, _SUB)
+    shifted = None if difference is None else _of_rows(writers, difference.inputs[1], _MUL)
     if scaled is None or difference is None or shifted is None:
         return None
-    for x, factor in _pairs(scaled):
-        for centre, again in _pairs(shifted):
-            found = _mean(writers, centre)
-            if again is not factor or found is None or found[0] is not x:
+    bias = difference.inputs[0]
+    for (x, factor), (centre, again) in itertools.product(_pairs(scaled), _pairs(shifted)):
+        for root, scale in _factors(writers, factor) if _same(writers, again, factor) else ():
+            inverse = _of_rows(writers, root, _RSQRT)
+            spread = None if inverse is None else _spread(writers, inverse.inputs[0])
+            if spread is None or spread.x is not x or not _same(writers, spread.centre, centre):
                 continue
-            for root, scale in _factors(writers, factor):
-                spread = _spread(writers, root.inputs[0])
-                if spread is not None and (spread.x, spread.centre, spread.axis) == (x, centre, found[1]):
-                    return _Norm(x, found[1], spread.epsilon, True, scale, difference.inputs[0])
+            centred = _is_mean(writers, spread.centre, x, spread.axis)
+            # Only numbers of rows may be reshaped.
+            alike = (rest, difference.inputs[1]) == (difference.outputs[0], shifted.outputs[0])
+            reshaped = not alike or again is not factor or centre is not spread.centre
+            rows = scale is None and _number(bias) == 0 and _beside_rows(x, spread.axis, rest)
+            if centred and _beside_rows(x, spread.axis, root) and (rows or not reshaped):
+                return _Norm(x, spread.axis, spread.epsilon, True, scale, None if rows else bias)
     return None
 
 
-def _factors(writers: Writers, factor: Operand) -> Iterator[tuple[Operation, Operand | None]]:
-    """Yield a reciprocal root, and what it is multiplied with, if it is."""
-    root, product = _of(writers, factor, _RSQRT), _of(writers, factor, _MUL)
-    if root is not None:
-        yield root, None
-    for a, scale in () if product is None else _pairs(product):
-        if (root := _of(writers, a, _RSQRT)) is not None:
-            yield root, scale
+def _factors(writers: Writers, factor: Operand) -> Iterator[tuple[Operand, Operand | None]]:
+    """Yield what may be a reciprocal root, and what it is multiplied with, if it is."""
+    yield factor, None
+    product = _of(writers, factor, _MUL)
+    yield from () if product is None else _pairs(product)
 
 
 def _alone(writers: Writers, last: Operation, norm: _Norm, readers: Mapping[Operand | None, int]) -> bool:

@@ -79,7 +79,10 @@ class _Prepending:
 
     def _home(self, number: int) -> int | None:
         """Return the place of the operation of a device that computes what one alone loads."""
-        operand = self.placements[number].operation.inputs[0]
+        operation = self.placements[number].operation
+        operand = operation.inputs[0]
+        if operand is None or self._owner(operand) in map(self._owner, operation.outputs):
+            return None  # a piece of the result is read where it lies
         while operand is not None and self.readers[operand] == 1 and self._is_computed(number, operand):
             placement = self.placements[self.places[operand]]
             if placement.backend == DEVICE:

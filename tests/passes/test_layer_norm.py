@@ -12,7 +12,7 @@ from gpunn.graph.operation import Operand
 from gpunn.model import Model
 from gpunn.passes import optimise
 from gpunn.passes.layer_norm import fuse_layer_norms
-from gpunn.types import float32
+from gpunn.types import Shape, float32
 from tests.passes.same import ops, same
 
 SHAPE = (2, 5, 8)
@@ -139,6 +139,66 @@ def test_as_keras_writes_it(scaled: bool, computed: bool) -> None:
     assert found.operations[-1].activation == "relu"
 
 
+@pytest.mark.parametrize("shape", [(1, 5, 8), (1, 2, 5, 8), (1, 1, 8)], ids=str)
+@pytest.mark.parametrize("scaled", [True, False])
+def test_as_litert_torch_writes_it(shape: Shape, scaled: bool, backend: str) -> None:
+    """Means lose the dimension, and the numbers of rows get it back in different places."""
+    model = Model()
+    x = model.input("x", float32(*shape))
+    y = litert_torch(model, x)
+    if scaled:
+        y = add(model, "mul", y, weights(model, shape[-1]))
+    model.output(y)
+    found = same(model, lambda m: optimise(m))  # type: ignore[arg-type, return-value]
+    assert ops(found) == ["layer_normalization", *["mul"] * scaled]
+    given = np.random.default_rng(0).normal(2, 3, shape).astype(np.float32)
+    with model.compile(backend) as compiled:
+        np.testing.assert_allclose(compiled(given), model.evaluate([given])[0], rtol=1e-5, atol=1e-5)
+
+
+def litert_torch(model: Model, x: Operand, bias: float = 0.0, to: Shape | None = None) -> Operand:
+    """x f + reshape(bias - mean f). to: the shape that numbers of rows get."""
+    axes = 0, x.type.rank - 1
+    to = to or (*x.type.shape[:-1], 1)
+    centre = add(model, "mean", x, axes=axes, keep_dims=False)
+    square = add(model, "squared_difference", x, add(model, "reshape", centre, shape=to))
+    variance = add(model, "mean", square, axes=axes, keep_dims=False)
+    factor = add(model, "rsqrt", add(model, "add", variance, 1e-5))
+    rest = add(model, "sub", bias, add(model, "mul", factor, centre))
+    scaled = add(model, "mul", x, add(model, "reshape", factor, shape=to))
+    return add(model, "add", scaled, add(model, "reshape", rest, shape=to))
+
+
+def test_a_root_mean_square_with_a_reshape(backend: str) -> None:
+    """As LiteRT Torch writes RMSNorm: between mean and root the dimension comes back."""
+    model = Model()
+    x = model.input("x", float32(*SHAPE))
+    total = add(model, "mean", add(model, "mul", x, x), axes=(2,), keep_dims=False)
+    spread = add(model, "reshape", add(model, "add", total, 1e-6), shape=(2, 5, 1))
+    model.output(add(model, "mul", x, add(model, "rsqrt", spread)))
+    found = same(model, lambda m: optimise(m))  # type: ignore[arg-type, return-value]
+    assert ops(found) == ["layer_normalization"]
+
+
+def reshaped_with_a_bias(model: Model, x: Operand) -> Operand:
+    return litert_torch(model, rows_of(model, x), 1.0)
+
+
+def reshaped_to_columns(model: Model, x: Operand) -> Operand:
+    """Eight numbers of rows stand beside eight columns."""
+    rows = {"begin": (0, 0, 0), "end": (2, 4, 8), "strides": (1, 1, 1), "shrink_axes": ()}
+    square = add(model, "reshape", add(model, "strided_slice", x, **rows), shape=(1, 8, 8))
+    return litert_torch(model, square, to=(1, 1, 8))
+
+
+def of_all_samples(model: Model, x: Operand) -> Operand:
+    return litert_torch(model, x, to=(5, 1))
+
+
+def rows_of(model: Model, x: Operand) -> Operand:
+    return add(model, "reshape", x, shape=(1, 10, 8))
+
+
 def two_axes(model: Model, x: Operand) -> Operand:
     centre = add(model, "mean", x, axes=(1, 2), keep_dims=True)
     square = add(model, "square", add(model, "sub", x, centre))
@@ -191,6 +251,7 @@ def an_epsilon_of_more_dimensions(model: Model, x: Operand) -> Operand:
 STAYS = (
     *(two_axes, no_epsilon, another_share, another_reader, of_something_else),
     *(an_infinite_epsilon, an_undefined_epsilon, an_epsilon_of_more_dimensions),
+    *(reshaped_with_a_bias, reshaped_to_columns, of_all_samples),
 )
 
 

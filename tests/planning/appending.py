@@ -112,6 +112,13 @@ def pooled(model: Model, x: Operand, channels: int) -> Operand:
     return add(model, "max_pool2d", x, size=(3, 3), stride=(1, 1), padding="same")
 
 
+def shared(model: Model, x: Operand) -> Operand:
+    """A tensor that is an output, too, so that nothing is appended to it."""
+    y = pooled(model, x, x.type.shape[3])
+    model.output(y)
+    return y
+
+
 def product(model: Model, x: Operand, channels: int) -> Operand:
     return add(model, "fully_connected", x, constant(model, channels, channels))
 

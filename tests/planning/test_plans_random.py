@@ -82,6 +82,13 @@ class Drawn:
         most = add(self.model, "reduce_max", seen, axes=(1, 2), keep_dims=True)
         self._put("sub", x, most)
 
+    def _mirrored(self, x: Operand) -> None:
+        """Take the maxima around each pixel of x, or of -x, and of its mirror image behind a border."""
+        seen = add(self.model, "neg", x) if self.random.random() < 0.5 else x
+        border = ((0, 0), (1, 1), (1, 1), (0, 0))
+        wider = add(self.model, "mirror_pad", seen, paddings=border, mode="reflect")
+        self._put("max_pool2d", wider, size=(3, 3), stride=(1, 1), padding="valid")
+
     def _pieces(self, x: Operand) -> None:
         if x.type.shape[3] == 8:
             self.tensors += self.model.add("split", [x], {"axis": 3, "sizes": (4, 4)})
@@ -107,6 +114,7 @@ KINDS: tuple[_Kind, ...] = (
     Drawn._residual,
     Drawn._residual,
     Drawn._shifted,
+    Drawn._mirrored,
     Drawn._pieces,
     Drawn._concat,
     Drawn._reshape,

@@ -11,7 +11,7 @@ from gpunn.graph.operation import Operand
 from gpunn.model import Model
 from gpunn.types import DType, Shape, TensorType, float32
 from tests.ops.harness import assert_close, limit_device, random
-from tests.planning.appending import add, agree, as_built, as_on_a_gpu, constant, in_bundles, pooled
+from tests.planning.appending import add, agree, as_built, as_on_a_gpu, constant, in_bundles, pooled, shared
 
 Build = Callable[[Model, Operand], list[str]]
 
@@ -42,13 +42,6 @@ def test_variances(
     # Each difference, its square, and the sums are rounded.
     atol = (count + 4) * np.finfo(np.float32).eps * differences.mean(axes)
     assert_close(found, differences.mean(axes), atol=atol, rtol=0)
-
-
-def shared(model: Model, x: Operand) -> Operand:
-    """A tensor that is an output, too, so that nothing is appended to it."""
-    y = pooled(model, x, x.type.shape[3])
-    model.output(y)
-    return y
 
 
 def of_a_chain(model: Model, x: Operand) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from gpunn.ops.compiled import current
 from gpunn.ops.contraction import gradients
 from gpunn.ops.contraction.blocks import PointSums, Sums, Terms, early_product
 from gpunn.ops.contraction.broadcast_tile import shared_product, with_shared_rows
+from gpunn.ops.contraction.computed_filter import block_packed, packed_reads
 from gpunn.ops.contraction.half_products import dense_errors
 from gpunn.ops.contraction.integer_product import MakeProduct, check_types, integer_product, quantized_product
 from gpunn.ops.contraction.pieces import filter_matrix
@@ -41,9 +43,7 @@ from gpunn.ops.contraction.word_products import Form
 from gpunn.ops.contraction.workgroup_product import with_workgroup_tiles
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.filter import Filter
-from gpunn.ops.kernels.tiling import (
-    WORKGROUP,
-)
+from gpunn.ops.kernels.tiling import ROWS, WORKGROUP
 from gpunn.ops.kernels.window import resolve
 from gpunn.ops.op import Op, op
 from gpunn.ops.parts import by_batch
@@ -79,9 +79,25 @@ def _fully_connected_kernels(call: Call) -> Iterator[Candidate]:
         return
     plain = _plain(call, rows, depth, channels, "the filter is not a constant")
     if call.input(1).dtype in FLOATS and fits_i32(rows * depth, channels * depth, rows * channels):
-        yield from with_workgroup_tiles(call, _computed_product(call), [plain])
+        ways = chain(_of_computed_filter(call, rows, depth, channels), [plain])
+        yield from with_workgroup_tiles(call, _computed_product(call), ways)
     else:
         yield plain
+
+
+def _of_computed_filter(call: Call, rows: int, depth: int, channels: int) -> Iterator[Candidate]:
+    """Yield the ways that pack a computed filter of real numbers first, which pays off for several rows."""
+    if rows < ROWS or not call.input(1).size:
+        return
+    packs, reads = packed_reads(call)
+    sizes = rows, depth, channels
+    tiles = () if depth % 4 else products(call, sizes, "a product of matrices", reads, packs)
+
+    def shared() -> list[Kernel]:
+        packs, reads = block_packed(call, channels, depth, (depth, 1))
+        return [*packs, shared_product(call, *sizes, reads)]
+
+    yield from with_shared_rows(call, depth, shared, tiles)
 
 
 def _computed_product(call: Call) -> Product:

@@ -74,7 +74,7 @@ def strided_copy(
     return Kernel(
         body=way.body,
         threads=way.threads,
-        reads=(Read("x", read.operand, width=way.width, once=all(x)), *tables),
+        reads=(Read("x", read.operand, width=way.width, once=all(x), by_elements=all(x)), *tables),
         writes=(Write(output=output, width=way.lanes),),
         params=way.params,
         constants=way.constants,
@@ -234,7 +234,7 @@ def bordered(
     kernel = Kernel(
         body=body,
         threads=flat_threads(size_of(sizes)),
-        reads=(Read("x", 0, width=lanes),),
+        reads=(Read("x", 0, width=lanes, by_elements=True),),
         writes=(Write(width=lanes),),
         params={
             "count": size_of(sizes),

@@ -61,9 +61,31 @@ def row_kernels(
             reason=f"rows of {length}: {group.reason}",
         )
         short = most is None or kernel.loop_iterations <= most
-        return [kernel] if at_once and short else divide(kernel, group)
+        return [_in_lanes(kernel, call, group)] if at_once and short else divide(kernel, group)
 
     return in_groups(cooperative_group(rows, length, call.device, few=True), length, kernels)
+
+
+def _in_lanes(kernel: Kernel, call: Call, group: CooperativeGroup) -> Kernel:
+    """Return a kernel of whole rows that takes four elements at once, where these lie side by side.
+
+    On software: lavapipe's loop takes as long for an element as for four. Neighbours on hardware load what
+    lies side by side together, anyway.
+    """
+    length, inner = kernel.params["length"], kernel.params["inner"]
+    assert isinstance(length, int)
+    if not call.device.software or inner != 1 or length % 4 or group.size > 1:
+        return replace(kernel, libraries=(*kernel.libraries, "by_element"))
+    return replace(
+        kernel,
+        lanes=4,
+        reads=(replace(kernel.reads[0], width=4), *kernel.reads[1:]),
+        writes=(Write(width=4),),
+        libraries=(*kernel.libraries, "by_fours"),
+        params={**kernel.params, "length": length // 4},
+        loop_iterations=3 * (length // 4),
+        reason=f"{kernel.reason}, in fours",
+    )
 
 
 def long_rows(call: Call, kernel: Kernel, group: CooperativeGroup, length: int, wide: bool) -> list[Kernel]:

@@ -7,9 +7,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpunn.backends.webgpu.lower import lower
+from gpunn.device import BASELINE
 from gpunn.errors import ModelError
 from tests.ops.contraction.test_conv import tolerance
-from tests.ops.harness import check, check_litert, limit_device, model_of, random, take_candidate
+from tests.ops.harness import (
+    check,
+    check_litert,
+    limit_device,
+    model_of,
+    random,
+    require_shared_rows,
+    take_body,
+    take_candidate,
+)
 
 
 @pytest.mark.parametrize("constants", [(1, 2), ()])
@@ -60,6 +71,40 @@ def test_few_rows(
     inputs = [random(1, rows, depth), random(2, channels, depth), random(3, channels)][: 2 + rows % 2]
     attrs = {"activation": "relu6"} if depth % 2 else {}
     check("fully_connected", inputs, attrs, backend=gpu, constants=(1, 2), atol=tolerance(*inputs[:2]))
+
+
+@pytest.mark.parametrize("body", ["matmul_broadcast", "matmul_tile", "matmul_any"])
+@pytest.mark.parametrize("constants", [(), (1,), (2,)], ids=str)
+@pytest.mark.parametrize(("rows", "depth", "channels"), [(8, 32, 64), (37, 12, 70), (70, 36, 1), (9, 64, 33)])
+def test_computed_filters(
+    rows: int,
+    depth: int,
+    channels: int,
+    constants: tuple[int, ...],
+    body: str,
+    gpu: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As attention converted from PyTorch multiplies queries and keys; all ways, and also computed biases."""
+    if body == "matmul_broadcast":
+        require_shared_rows()
+    take_body(monkeypatch, body)
+    inputs = [random(1, rows, depth), random(2, channels, depth), random(3, channels)]
+    attrs, atol = {"activation": "relu6"}, tolerance(*inputs[:2])
+    check("fully_connected", inputs, attrs, backend=gpu, constants=constants, atol=atol)
+    check("fully_connected", inputs[:2], {}, backend=gpu, constants=(), atol=atol)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tiled"), [((8, 32, 64), True), ((9, 4, 5), True), ((7, 32, 64), False), ((64, 0, 8), False)]
+)
+def test_computed_filters_are_packed_for_several_rows(sizes: tuple[int, int, int], tiled: bool) -> None:
+    rows, depth, channels = sizes
+    inputs = [np.zeros(shape, np.float32) for shape in ((rows, depth), (channels, depth))]
+    attrs = {"keep_dims": True}
+    kernels = lower(model_of("fully_connected", inputs, attrs, ()).operations[0], BASELINE)
+    assert isinstance(kernels, tuple)
+    assert (kernels[-1].body == "matmul_tile") is tiled
 
 
 @pytest.mark.parametrize("rows", [3, 11])
