@@ -9,11 +9,27 @@
 
 var<workgroup> partial: array<V_acc, WX>;
 
-fn term(r: u32) -> u32 {
-  if (ONE_RUN == 1u) {
-    return r * u32(p.reduced_stride.w);
-  }
-  return distance(unravel(r, p.reduced), p.reduced_stride);
+// The coordinates of a term.
+fn term(r: u32) -> vec4<u32> {
+  if (ONE_RUN == 1u) { return vec4<u32>(0u, 0u, 0u, r); }
+  return unravel(r, p.reduced);
+}
+
+// The coordinates of the term that lies as many terms behind another one as `step` counts: divisions take too long to
+// do them for each term.
+fn behind(term: vec4<u32>, step: vec4<u32>) -> vec4<u32> {
+  var at = term + step;
+  if (ONE_RUN == 1u) { return at; }
+  let size = vec4<u32>(p.reduced);
+  if (at.w >= size.w) { at -= vec4<u32>(0u, 0u, 0u, size.w); at.z++; }
+  if (at.z >= size.z) { at -= vec4<u32>(0u, 0u, size.z, 0u); at.y++; }
+  if (at.y >= size.y) { at -= vec4<u32>(0u, size.y, 0u, 0u); at.x++; }
+  return at;
+}
+
+fn place(term: vec4<u32>) -> u32 {
+  if (ONE_RUN == 1u) { return term.w * u32(p.reduced_stride.w); }
+  return distance(term, p.reduced_stride);
 }
 
 fn compute(at: Member) {
@@ -24,8 +40,11 @@ fn compute(at: Member) {
     acc = resumev(acc, loadv_before(result));
     let first = p.first + result / p.outputs * p.share;
     let end = min(first + p.share, p.terms);
+    let step = term(GROUP_SIZE);
+    var next = term(first + at.rank);
     for (var r = first + at.rank; r < end; r += GROUP_SIZE) {
-      acc = foldv(acc, enterv(loadv_x(start + term(r))));
+      acc = foldv(acc, enterv(loadv_x(start + place(next))));
+      next = behind(next, step);
     }
   }
   if (GROUP_SIZE > 1u) { acc = folded(at, acc); }

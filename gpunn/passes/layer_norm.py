@@ -23,11 +23,10 @@ from gpunn.passes.expand import GraphExpansion
 from gpunn.passes.rewrite import replace_outputs
 from gpunn.types import DType
 
-_ADD, _SUB, _MUL, _DIV, _SQUARED_DIFFERENCE, _SQUARE, _SQRT, _RSQRT, _MEAN, _SUM, _RESHAPE = (
+_ADD, _SUB, _MUL, _DIV, _SQUARED_DIFFERENCE, _SQUARE, _SQRT, _RSQRT, _MEAN, _SUM = (
     OPS[name]
     for name in (
         *("add", "sub", "mul", "div", "squared_difference", "square", "sqrt", "rsqrt", "mean", "reduce_sum"),
-        "reshape",
     )
 )
 # By how much a share of a mean is off where it is rounded to that type; 1 / (n - 1) is farther from 1 / n.
@@ -109,8 +108,11 @@ def _of_rows(writers: Writers, operand: Operand | None, *ops: Op) -> Operation |
 
 
 def _before_reshapes(writers: Writers, operand: Operand | None) -> Operand | None:
-    while (reshape := _of(writers, operand, _RESHAPE)) is not None:
-        operand = reshape.inputs[0]
+    while (writer := writers.get(operand)) is not None and writer.definition.alias:
+        first = writer.inputs[0]
+        if first is None or first.type.dtype is not writer.outputs[0].type.dtype:
+            break
+        operand = first
     return operand
 
 

@@ -131,9 +131,11 @@ class _Layout:
 
     def improve(self) -> None:
         """Choose orders that cost less, until no region is found any more."""
-        tried: set[tuple[Ordered, Order]] = set()
         for _ in range(MAX_SWEEPS):
             changed = False
+            tried: set[tuple[Ordered, Order]] = (
+                set()
+            )  # in this sweep: what others have changed may pay off now
             for member, order in self._seeds():
                 if (member, order) not in tried and self.left > 0:
                     region = self._grown(member, order)

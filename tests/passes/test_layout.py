@@ -98,6 +98,19 @@ def test_networks_from_pytorch_give_the_same_results(network: Callable[[], Model
         np.testing.assert_allclose(compiled(x), expected, rtol=0, atol=ROUNDINGS * np.abs(expected).max())
 
 
+def test_a_mean_beside_what_subtracts_it() -> None:
+    """As in PyTorch's normalisations: the mean pays off once all others read the image as it is."""
+    model = Model()
+    y = conv(model, model.input("x", float32(1, 3, 8, 8)), 8)
+    mean = add(model, "mean", y, axes=(0, 2, 3), keep_dims=True)
+    away = add(model, "sub", y, mean)
+    variance = add(model, "mean", add(model, "square", away), axes=(2, 3), keep_dims=True)
+    y = add(model, "mul", away, add(model, "rsqrt", variance))
+    model.output(conv(model, y, 4))
+    result = simplified(model)
+    assert len(transposes(result)) == 2  # of the input and the output
+
+
 def test_operations_apart_by_transposes_become_one() -> None:
     model = Model()
     x = model.input("x", float32(1, 8, 8, 3))

@@ -99,6 +99,18 @@ def test_many_rows_of_any_size(length: int, beta: float, low: float, high: float
     check("softmax", [x], {"beta": beta}, backend="cpu")
 
 
+@pytest.mark.parametrize("rows", [1, 300])
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("off", [-88, -95, -100, -np.inf])
+def test_masks_leave_no_subnormal_numbers(off: float, axis: int, rows: int) -> None:
+    """A CPU takes up to a hundred times as long for a product with one."""
+    x = random(0, rows, 49, low=-1, high=1)
+    x[:, ::3] += np.float32(off)
+    (y,) = check("softmax", [x], {"axis": axis}, backend="cpu")
+    assert not ((y > 0) & (y < np.finfo(np.float32).tiny)).any()
+    assert axis == 0 or (y[:, ::3] == 0).all()
+
+
 def test_rows_far_below_others_count_as_much() -> None:
     x = random(0, 64, 500) + np.linspace(-110, 60, 64, dtype=np.float32)[:, None]
     (y,) = check("softmax", [x], backend="cpu")
