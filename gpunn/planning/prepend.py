@@ -227,15 +227,20 @@ def _params(
 
 def _own_step(operation: Operation, kernel: Kernel) -> tuple[Read | None, Step]:
     """Return the read of the one operand of an elementwise operation that is as large as its result, which is
-    value 0 then, and its step.
+    value 0 then, and its step. It may stand in several places, as in x * x, but not in x - x (see append).
     """
-    operands = {} if kernel.pointwise is None else kernel.pointwise.operands
-    size = operation.outputs[0].type.size
-    dense = [
-        r for r in kernel.reads if r.name in operands and Reach.of(operands[r.name], size) is Reach.DENSE
-    ]
-    values = {name: 0 if [name] == [read.name for read in dense] else None for name in operands}
-    return (dense[0] if len(dense) == 1 else None), Step(0, operation, kernel, values)
+    pointwise, size = kernel.pointwise, operation.outputs[0].type.size
+    operands = {} if pointwise is None else pointwise.operands
+    dense = {
+        r.name: r
+        for r in kernel.reads
+        if r.name in operands and Reach.of(operands[r.name], size) is Reach.DENSE
+    }
+    several = pointwise is not None and -1 not in pointwise.signs
+    sources = {operation.inputs[r.operand] for r in dense.values() if isinstance(r.operand, int)}
+    alone = len(dense) == 1 or (several and len(sources) == 1)
+    values = {name: 0 if alone and name in dense else None for name in operands}
+    return (next(iter(dense.values())) if alone else None), Step(0, operation, kernel, values)
 
 
 def _following(values: Mapping[str, int | None]) -> dict[str, int | None]:

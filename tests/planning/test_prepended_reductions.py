@@ -82,6 +82,20 @@ def with_factors_of_each_sample(model: Model, x: Operand) -> list[str]:
     return ["max_pool2d", "reduce_max", "mul+reduce_sum"]
 
 
+def of_squares(model: Model, x: Operand) -> list[str]:
+    """As LiteRT Torch writes variances."""
+    y = shared(model, x)
+    model.output(add(model, "reduce_sum", add(model, "mul", y, y), axes=(1, 2)))
+    return ["max_pool2d", "mul+reduce_sum"]
+
+
+def of_differences_from_itself(model: Model, x: Operand) -> list[str]:
+    """Which are NaN for infinities; a compiler would make 0 of them."""
+    y = shared(model, x)
+    model.output(add(model, "reduce_sum", add(model, "sub", y, y), axes=(1, 2)))
+    return ["max_pool2d", "sub", "reduce_sum"]
+
+
 def of_a_part(model: Model, x: Operand) -> list[str]:
     """What it loads lies in rows of a larger tensor."""
     whole = pooled(model, x, 8)
@@ -107,6 +121,8 @@ def of_a_padded_tensor(model: Model, x: Operand) -> list[str]:
         that_others_read,
         of_integers,
         with_factors_of_each_sample,
+        of_squares,
+        of_differences_from_itself,
         of_a_part,
         of_a_padded_tensor,
     ],

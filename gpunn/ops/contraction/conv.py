@@ -13,6 +13,7 @@ from gpunn.ops.accuracy import Accuracy, filter_terms, sums
 from gpunn.ops.algebra import Algebra, Border
 from gpunn.ops.call import Call
 from gpunn.ops.contraction import depthwise_kernel, gradients
+from gpunn.ops.contraction.between_channels import as_dense, as_depthwise
 from gpunn.ops.contraction.blocks import Sums, Terms
 from gpunn.ops.contraction.broadcast_tile import (
     OF_PRODUCTS,
@@ -46,7 +47,6 @@ from gpunn.ops.contraction.unfolded import with_unfolded
 from gpunn.ops.contraction.winograd import sums_of_sizes, with_winograd
 from gpunn.ops.contraction.word_products import Form
 from gpunn.ops.contraction.workgroup_product import with_workgroup_tiles
-from gpunn.ops.expansion import Expansion, Tensor
 from gpunn.ops.filter import Filter, by_groups
 from gpunn.ops.kernels.chain import real_sums
 from gpunn.ops.kernels.register_tile import NARROW_TILE, SMALL_TILE, TILE, RegisterTile, other_tiles
@@ -54,8 +54,6 @@ from gpunn.ops.kernels.tiling import ROWS, leaves_idle
 from gpunn.ops.kernels.window import Padding, Pair, Window, by_rows, check_window, resolve, window_params
 from gpunn.ops.op import Op, op
 from gpunn.types import Array, DType, Shape, TensorType
-
-_TO_CHANNELS = 3, 1, 2, 0  # from conv2d's filter of one input channel to depthwise_conv2d's
 
 
 def _window(call: Call) -> Window:
@@ -111,19 +109,6 @@ def _product(call: Call, form: Form) -> Product:
     if form.window.pointwise and form.depth % 4 == 0:
         return matrix_product(form.depth)
     return pixel_product(form) if sees_pixels(call, form) else window_product(call, form.window)
-
-
-def _as_depthwise(call: Call, to: Expansion, x: Tensor, filter: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Write a convolution of reals with a group for each input channel as a depthwise one."""
-    if call.x.shape[3] == 1 or filter.type.shape[3] > 1:
-        raise Unsupported("several channels in a group")
-    if call.x.quantization is not None or filter.type.quantization is not None:
-        raise Unsupported("depthwise convolutions round integers otherwise")
-    if filter.value is None:
-        by_channel = to.add("transpose", filter, perm=_TO_CHANNELS)
-    else:
-        by_channel = to.constant(np.ascontiguousarray(filter.value.transpose(_TO_CHANNELS)))
-    return to.add("depthwise_conv2d", x, by_channel, bias, **call.attrs)
 
 
 def _of_groups(call: Call, form: Form) -> Iterator[Candidate]:
@@ -223,7 +208,7 @@ def _integer_conv2d_kernels(call: Call) -> Iterator[Candidate]:
 @op(
     _infer_conv2d,
     _conv2d_kernels,
-    rewrite=_as_depthwise,
+    rewrite=as_depthwise,
     flops=lambda call: 2 * call.y.size * math.prod(call.input(1).shape[1:]),
     unbounded=True,
     algebra=Algebra(border=Border.ZERO),
@@ -305,6 +290,7 @@ def _by_channel(shape: Shape, factor: Array) -> Array:
 @op(
     _infer_depthwise,
     _depthwise_kernels,
+    rewrite=as_dense,
     flops=lambda call: 2 * call.y.size * math.prod(call.input(1).shape[1:3]),
     unbounded=True,
     algebra=Algebra(border=Border.ZERO),

@@ -130,6 +130,24 @@ def test_depthwise_conv2d(
     run(backend, x, weights, None, attrs, "depthwise_conv2d")
 
 
+@pytest.mark.parametrize("constants", [(1, 2), (2,)])
+@pytest.mark.parametrize(
+    ("channels", "filters", "computed"),
+    [(1, 32, "conv2d"), (1, 5, "conv2d"), (1, 1, "depthwise_conv2d"), (2, 8, "depthwise_conv2d")],
+)
+def test_filters_on_one_channel(
+    channels: int, filters: int, computed: str, constants: tuple[int, ...], backend: str
+) -> None:
+    """As LiteRT Torch writes convolutions of sounds and grey images."""
+    inputs = [random(1, 2, 1, 50, channels), random(2, 1, 1, 9, filters), random(3, filters)]
+    attrs = {"stride": (1, 4), "padding": "same", "activation": "relu"}
+    check(
+        "depthwise_conv2d", inputs, attrs, backend=backend, constants=constants, atol=tolerance(*inputs[:2])
+    )
+    with model_of("depthwise_conv2d", inputs, attrs, constants).compile(backend) as compiled:
+        assert compiled.placement[-1].operation.op == computed
+
+
 @pytest.mark.parametrize("op", ["conv2d", "depthwise_conv2d"])
 def test_an_empty_batch_gives_an_empty_result(backend: str, op: str) -> None:
     filter = random(2, 8, 3, 3, 4) if op == "conv2d" else random(2, 1, 3, 3, 8)
