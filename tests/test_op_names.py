@@ -128,6 +128,7 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
         "what may be known of a loop before it starts; terms of its condition",
         {"logical_and", "while_loop"},
     ),
+    "gpunn/passes/prune.py": ("what readers may do themselves", {"broadcast_to"}),
     "gpunn/passes/rejoin.py": ("gives it a tensor instead of its pieces", {"concat"}),
     "gpunn/passes/rounds.py": (
         "what it writes: a loop of rounds that a condition can end",

@@ -16,7 +16,7 @@ from gpunn.passes.fuse import fuse_activation, fuse_pad
 from gpunn.passes.layer_norm import fuse_layer_norms
 from gpunn.passes.layout import arrange
 from gpunn.passes.loops import close_bodies, settle_loops
-from gpunn.passes.prune import bypass_identities, prune_unread
+from gpunn.passes.prune import bypass_broadcasts, bypass_identities, prune_unread
 from gpunn.passes.rejoin import rejoin
 from gpunn.passes.requantize import fuse_quantize, sink_dequantize
 from gpunn.passes.rewrite import everywhere
@@ -45,8 +45,9 @@ _AFTERWARDS: tuple[Pass, ...] = (
     sink_dequantize,
     combine,
     fuse_quantize,
-    # Pairs that cancel have left operations that change nothing.
+    # Pairs that cancel have left operations that change nothing, and neighbours that repeat themselves.
     bypass_identities,
+    bypass_broadcasts,
     # Before the fusions, which take activations.
     fuse_clamps,
     *NEIGHBOURS,

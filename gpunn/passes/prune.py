@@ -1,9 +1,15 @@
-"""Removal of operations without an effect, and of operations without readers."""
+"""Removal of operations without an effect, without readers, or that readers do themselves."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Lifetime, Operand, Operation
+from gpunn.ops.movement.repeat import broadcast_to
 from gpunn.passes.rewrite import replace_inputs, replace_outputs
 
 
@@ -53,3 +59,29 @@ def _is_identity(operation: Operation) -> bool:
         return False
     call = operation.call()
     return call.x.quantization == call.y.quantization and identity(call)
+
+
+def bypass_broadcasts(model: Graph) -> Graph:
+    """Let operations that broadcast their inputs read what was repeated for them as it was before.
+
+    They do so if another input has the shape of the result.
+    """
+    sources = {o.outputs[0]: o.inputs[0] for o in model.operations if o.definition is broadcast_to}
+    if not sources:
+        return model
+    operations = [_broadcasting(operation, sources) for operation in model.operations]
+    return model if operations == model.operations else prune_unread(model.with_operations(operations))
+
+
+def _broadcasting(operation: Operation, sources: Mapping[Operand, Operand | None]) -> Operation:
+    axes = operation.definition.algebra.axes
+    if axes is None or not axes.broadcast:
+        return operation
+    for given in operation.inputs:
+        while given is not None and (source := sources.get(given)) is not None:
+            inputs = tuple(source if i is given else i for i in operation.inputs)
+            shapes = [i.type.shape for i in inputs if i is not None]
+            if np.broadcast_shapes(*shapes) != operation.outputs[0].type.shape:
+                break
+            operation, given = replace(operation, inputs=inputs), source
+    return operation

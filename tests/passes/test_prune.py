@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpunn.model import Model
-from gpunn.passes.prune import bypass_identities, prune_unread
+from gpunn.passes.prune import bypass_broadcasts, bypass_identities, prune_unread
 from gpunn.types import DType, Quantization, TensorType, float32
 from tests.passes.same import ops, same
 
@@ -132,3 +132,30 @@ def test_a_move_that_rescales_is_no_identity() -> None:
     (z,) = model.add("concat", [y], {"axis": 0})
     model.output(*model.add("relu", [z]))
     assert ops(bypass_identities(model)) == ["concat", "relu"]
+
+
+@pytest.mark.parametrize("op", ["add", "sub", "less", "select"])
+@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (1, 1, 1, 2), (4, 1)], ids=str)
+def test_what_is_repeated_is_read_as_it_was(op: str, shape: tuple[int, ...]) -> None:
+    model = Model()
+    x, y = model.input("x", float32(*SHAPE)), model.input("y", float32(*shape))
+    (repeated,) = model.add("broadcast_to", [y], {"shape": (1, 4, 4, 2)})
+    (again,) = model.add("broadcast_to", [repeated], {"shape": SHAPE})
+    given = [again, x] if op != "select" else [*model.add("less", [x, again]), again, x]
+    model.output(*model.add(op, given))
+    assert "broadcast_to" not in ops(same(model, bypass_broadcasts))
+
+
+def test_what_is_repeated_for_others_stays() -> None:
+    """The shape of a result comes from it, or it is a result, or its reader does not broadcast."""
+    model = Model()
+    x, y = model.input("x", float32(1, 4, 1, 2)), model.input("y", float32(1, 1, 1, 1))
+    wide, whole, rows = (
+        model.add("broadcast_to", [y], {"shape": shape})[0] for shape in (SHAPE, (1, 4, 1, 2), (1, 4, 1, 2))
+    )
+    model.output(*model.add("add", [x, wide]), *model.add("mul", [x, whole]), whole)
+    model.output(*model.add("concat", [rows, x], {"axis": 3}))
+    found = same(model, bypass_broadcasts)
+    assert ops(found).count("broadcast_to") == 3
+    (product,) = (o for o in found.operations if o.op == "mul")
+    assert product.inputs == (x, y)
