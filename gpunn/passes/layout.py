@@ -133,9 +133,8 @@ class _Layout:
         """Choose orders that cost less, until no region is found any more."""
         for _ in range(MAX_SWEEPS):
             changed = False
-            tried: set[tuple[Ordered, Order]] = (
-                set()
-            )  # in this sweep: what others have changed may pay off now
+            # What did not pay in another sweep may do so now: others have changed.
+            tried = set[tuple[Ordered, Order]]()
             for member, order in self._seeds():
                 if (member, order) not in tried and self.left > 0:
                     region = self._grown(member, order)

@@ -89,15 +89,17 @@ def _of_computed_filter(call: Call, rows: int, depth: int, channels: int) -> Ite
     """Yield the ways that pack a computed filter of real numbers first, which pays off for several rows."""
     if rows < ROWS or not call.input(1).size:
         return
-    packs, reads = packed_reads(call)
     sizes = rows, depth, channels
-    tiles = () if depth % 4 else products(call, sizes, "a product of matrices", reads, packs)
+
+    def in_tiles() -> Iterator[Candidate]:
+        packs, reads = packed_reads(call)
+        return products(call, sizes, "a product of matrices", reads, packs)
 
     def shared() -> list[Kernel]:
         packs, reads = block_packed(call, channels, depth, (depth, 1))
         return [*packs, shared_product(call, *sizes, reads)]
 
-    yield from with_shared_rows(call, depth, shared, tiles)
+    yield from with_shared_rows(call, depth, shared, () if depth % 4 else in_tiles())
 
 
 def _computed_product(call: Call) -> Product:

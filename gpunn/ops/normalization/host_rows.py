@@ -99,12 +99,12 @@ def _relative(x: Array, terms: Array, axis: int, beta: Array) -> Array:
 
 def _exponentials(x: Array, out: Array) -> None:
     """Write exp(x), and 0 where that is subnormal, as where a mask took 100 from scores."""
-    if not _LOWEST(x, None) < LOWEST:
+    if _LOWEST(x, None) < LOWEST:  # and none is NaN
+        np.exp(np.maximum(x, LOWEST, out=out), out=out)
+        np.add(out, NOTHING, out=out)
+        np.subtract(out, NOTHING, out=out)
+    else:
         np.exp(x, out=out)
-        return
-    np.exp(np.maximum(x, LOWEST, out=out), out=out)
-    np.add(out, NOTHING, out=out)
-    np.subtract(out, NOTHING, out=out)
 
 
 def _write_softmax(beta: Array, x: Array, terms: Array, ones: Array) -> None:
