@@ -62,28 +62,44 @@ def _kernels(call: Call, window: Window, complete: Complete) -> Iterator[Candida
         raise Unsupported("more elements than the shaders can count")
 
     def rows() -> Candidate:
-        parts = boxes(window.size, most_iterations(call))
-        kernel = _row_kernel(call, window, whole=len(parts) == 1)
+        lying, along = _turned(call, window, 1)
+        parts = boxes(along.size, most_iterations(call))
+        kernel = _row_kernel(lying, along, whole=len(parts) == 1)
         return Candidate(complete(kernel, parts), f"{_COLUMNS} pixels of a row")
 
     batch, channels = call.y.shape[0], call.y.shape[3]
     values = max(1, batch * channels // _lanes(call))
     count = ceil_div(call.device.parallel_invocations, values)
 
+    turned, down = _turned(call, window, 0)
+
     def strips(strip: Strip, shared: bool) -> Candidate:
-        kernels = complete(_strip_kernel(call, window, strip), [NO_LOOPS])
+        kernels = complete(_strip_kernel(turned, down, strip), [NO_LOOPS])
         kernels = [replace(kernel, loop_iterations=_iterations(strip)) for kernel in kernels]
         reason = f"strips of {strip.rows} x {strip.columns} pixels{_OF_ALL_STRIDES * shared}"
         return Candidate(kernels, reason, quick_to_compile=shared and own is not None)
 
-    own = strip_of(window, count)
-    of_all = strip_of(window, count, shared=True) if call.device.software else None
+    own = strip_of(down, count)
+    of_all = strip_of(down, count, shared=True) if call.device.software else None
     shared = () if of_all == own else (of_all,)
     found = [strip for strip in (*shared, own) if strip is not None]
     late = [strip for strip in found if strip.reads >= _most_reads(window, call.device.software)]
     yield from (strips(strip, strip is of_all) for strip in found if strip not in late)
     yield rows()
     yield from (strips(strip, strip is of_all) for strip in late)
+
+
+def _turned(call: Call, window: Window, axis: int) -> tuple[Call, Window]:
+    """Return a convolution of single rows (axis 0), as of a sound, as one of columns; or the other way round.
+
+    Both lie alike in memory. Strips go down columns, other invocations along rows.
+    """
+    batch, height, width, depth = call.x.shape
+    if ((height, width)[axis], window.size[axis], window.out[axis]) != (1, 1, 1) or window.before[axis]:
+        return call, window
+    x = call.x.with_shape((batch, width, height, depth))
+    y = call.y.with_shape((batch, *window.out[::-1], call.y.shape[3]))
+    return replace(call, inputs=(x, *call.inputs[1:]), outputs=(y,)), window.turned
 
 
 def _lanes(call: Call) -> int:

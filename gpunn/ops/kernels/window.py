@@ -43,6 +43,12 @@ class Window:
         """Tell whether every output cell reads exactly the input cell at its own place."""
         return self.size == (1, 1) and self.stride == (1, 1) and self.before == self.after == (0, 0)
 
+    @property
+    def turned(self) -> Window:
+        """Return the same window for images whose rows are columns."""
+        pairs = self.size, self.stride, self.dilation, self.before, self.after, self.out
+        return Window(*((across, down) for down, across in pairs))
+
 
 def resolve(spatial: Pair, size: Pair, stride: Pair, dilation: Pair, padding: Padding) -> Window:
     """Return the window for an input of (height, width) `spatial`.
