@@ -14,7 +14,7 @@ from gpunn.compilation.base import Compilation
 from gpunn.graph.operation import Operand
 from gpunn.model import Model
 from gpunn.types import Array, DType, Shape, TensorType, float32
-from tests.ops.harness import limit_device
+from tests.ops.harness import limit_device, random
 
 
 def whole(*shape: int, dtype: Any = np.float32, seed: int = 0) -> Array:
@@ -92,6 +92,22 @@ def in_bundles(patch: pytest.MonkeyPatch) -> None:
     """Let one workgroup run several kernels as one dispatch, as on a GPU with small layers."""
     limit_device(patch, software=False, subgroup_sizes=None)
     patch.setattr("gpunn.backends.webgpu.bundles.MAX_WORK", 1 << 20)
+
+
+def bundled(
+    layer: Callable[[Model, Operand], Operand], count: int, shape: Shape, patch: pytest.MonkeyPatch
+) -> list[str]:
+    """Return the dispatches of so many layers behind a pool, which one workgroup runs as one, as on a GPU."""
+    in_bundles(patch)
+    model = Model("bundle")
+    y = pooled(model, model.input("x", float32(*shape)), shape[-1])
+    for _ in range(count):
+        y = layer(model, y)
+    model.output(y)
+    names = agree(model, [random(0, *shape)], patch, exact=False)
+    with model.compile("webgpu") as compiled:
+        assert {row.bundle for row in compiled.plan_rows()} == {0}
+    return names
 
 
 def conv(model: Model, x: Operand, channels: int) -> Operand:

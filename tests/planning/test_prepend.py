@@ -19,9 +19,9 @@ from tests.planning.appending import (
     agree,
     as_built,
     as_on_a_gpu,
+    bundled,
     constant,
     depthwise,
-    in_bundles,
     looked_up,
     pointwise,
     pooled,
@@ -284,17 +284,11 @@ def test_the_product_needs_no_memory(gpu: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_bundles(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What one workgroup runs as one dispatch, as on a GPU with small layers."""
-    in_bundles(monkeypatch)
-    model = Model("bundle")
-    y = pooled(model, model.input("x", float32(1, 3, 3, 8)), 8)
-    for _ in range(20):
+    def gated(model: Model, y: Operand) -> Operand:
         gate = add(model, "mean", y, axes=(1, 2), keep_dims=True)
-        y = add(model, "softmax", pointwise(model, add(model, "mul", y, gate), 8))
-    model.output(y)
-    assert agree(model, [whole(1, 3, 3, 8)], monkeypatch, exact=False).count("mul+conv2d") == 20
-    with model.compile("webgpu") as compiled:
-        assert {row.bundle for row in compiled.plan_rows()} == {0}
+        return add(model, "softmax", pointwise(model, add(model, "mul", y, gate), 8))
+
+    assert bundled(gated, 20, (1, 3, 3, 8), monkeypatch).count("mul+conv2d") == 20
 
 
 def test_profiles_and_placements_name_every_operation(gpu: str) -> None:

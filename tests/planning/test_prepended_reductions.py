@@ -11,7 +11,7 @@ from gpunn.graph.operation import Operand
 from gpunn.model import Model
 from gpunn.types import DType, Shape, TensorType, float32
 from tests.ops.harness import assert_close, limit_device, random
-from tests.planning.appending import add, agree, as_built, as_on_a_gpu, constant, in_bundles, pooled, shared
+from tests.planning.appending import add, agree, as_built, as_on_a_gpu, bundled, constant, pooled, shared
 
 Build = Callable[[Model, Operand], list[str]]
 
@@ -155,19 +155,13 @@ def test_relaxed_models(shape: Shape, gpu: str, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_bundles(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Normalisations that one workgroup runs as one dispatch, as on a GPU with small layers."""
-    in_bundles(monkeypatch)
-    model = Model("bundle")
-    y = pooled(model, model.input("x", float32(2, 3, 3, 8)), 8)
-    for _ in range(8):
+    def normalised(model: Model, y: Operand) -> Operand:
         mean = add(model, "mean", y, axes=(1, 2), keep_dims=True)
         squares = add(model, "squared_difference", y, mean)
         factor = add(model, "rsqrt", add(model, "mean", squares, axes=(1, 2), keep_dims=True))
         scaled = add(model, "mul", y, factor)
         shift = add(model, "sub", constant(model, 8), add(model, "mul", mean, factor))
-        y = add(model, "softmax", add(model, "add", scaled, shift))
-    model.output(y)
-    names = agree(model, [random(0, 2, 3, 3, 8)], monkeypatch, exact=False)
+        return add(model, "softmax", add(model, "add", scaled, shift))
+
+    names = bundled(normalised, 8, (2, 3, 3, 8), monkeypatch)
     assert names.count("squared_difference+mean+rsqrt") == names.count("mul+add") == 8
-    with model.compile("webgpu") as compiled:
-        assert {row.bundle for row in compiled.plan_rows()} == {0}

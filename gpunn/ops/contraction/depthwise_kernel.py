@@ -61,8 +61,10 @@ def _kernels(call: Call, window: Window, complete: Complete) -> Iterator[Candida
     if not fits_i32(call.x.size, call.y.size):
         raise Unsupported("more elements than the shaders can count")
 
+    turned, down = _turned(call, window, 0)
+    lying, along = _turned(call, window, 1)
+
     def rows() -> Candidate:
-        lying, along = _turned(call, window, 1)
         parts = boxes(along.size, most_iterations(call))
         kernel = _row_kernel(lying, along, whole=len(parts) == 1)
         return Candidate(complete(kernel, parts), f"{_COLUMNS} pixels of a row")
@@ -70,8 +72,6 @@ def _kernels(call: Call, window: Window, complete: Complete) -> Iterator[Candida
     batch, channels = call.y.shape[0], call.y.shape[3]
     values = max(1, batch * channels // _lanes(call))
     count = ceil_div(call.device.parallel_invocations, values)
-
-    turned, down = _turned(call, window, 0)
 
     def strips(strip: Strip, shared: bool) -> Candidate:
         kernels = complete(_strip_kernel(turned, down, strip), [NO_LOOPS])
@@ -83,7 +83,7 @@ def _kernels(call: Call, window: Window, complete: Complete) -> Iterator[Candida
     of_all = strip_of(down, count, shared=True) if call.device.software else None
     shared = () if of_all == own else (of_all,)
     found = [strip for strip in (*shared, own) if strip is not None]
-    late = [strip for strip in found if strip.reads >= _most_reads(window, call.device.software)]
+    late = [strip for strip in found if strip.reads >= _most_reads(along, call.device.software)]
     yield from (strips(strip, strip is of_all) for strip in found if strip not in late)
     yield rows()
     yield from (strips(strip, strip is of_all) for strip in late)
