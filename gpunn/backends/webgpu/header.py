@@ -56,7 +56,7 @@ def parsed(declarations: str) -> Any:
 
 
 class _LibraryFFI:
-    """What wgpu-py makes of cffi's class FFI, and gives its header to."""
+    """A substitute for cffi's FFI, to which wgpu-py gives its header."""
 
     def __init__(self) -> None:
         self.found: Any = None
