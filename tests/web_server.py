@@ -75,7 +75,7 @@ def serving(folder: Path, *options: object) -> Iterator[tuple[str, Path]]:
         finally:
             process.terminate()
             status = process.wait(30)
-    assert status == 128 + signal.SIGTERM
+    assert status == 128 + signal.SIGTERM, f"it ended with {status}: {log.read_text()}"
     assert not [*temporary.iterdir()]
 
 
