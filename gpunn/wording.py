@@ -1,4 +1,4 @@
-"""Wording: counts in the sentences that people read."""
+"""Wording of what people read: counts in sentences, and names that are too long."""
 
 from __future__ import annotations
 
@@ -10,3 +10,10 @@ def counted(count: float, one: str, many: str = "", form: str = "") -> str:
     number is formatted.
     """
     return f"{count:{form}} {one if count == 1 else many or f'{one}s'}"
+
+
+def shortened(text: str, length: int) -> str:
+    """Cut the middle of a text that is longer than `length`."""
+    if len(text) <= length:
+        return text
+    return f"{text[: length // 2]}\N{HORIZONTAL ELLIPSIS}{text[len(text) - (length - 1) // 2 :]}"

@@ -37,13 +37,17 @@ def network() -> bytes:
         ("import gpunn; gpunn.__version__", ("numpy", "gpunn.errors")),
         ("import gpunn; gpunn.load, gpunn.Model, gpunn.ModelError", (*READERS, *GPU, *PHOTOS, *MEASURED)),
         ("from gpunn.cli import main; main(['--help'])", ("numpy", "rich", "gpunn.types", "gpunn.cli.bench")),
+        (
+            "from gpunn.cli import main; main(['classify', '--help'])",
+            ("gpunn.comparison", *READERS, *GPU, *MEASURED),
+        ),
         (RUN, (*GPU, *PHOTOS, *MEASURED, *OTHER_OPS, "google.protobuf", "gpunn.importers.coreml.model_file")),
         (
             f"import gpunn; gpunn.load({network()!r}).compile('cpu')",
             (*GPU, *PHOTOS, *OTHER_LAYERS, "tflite", "gpunn.importers.tflite.reader"),
         ),
     ],
-    ids=["import", "load", "help", "cpu", "coreml"],
+    ids=["import", "load", "help", "classify", "cpu", "coreml"],
 )
 def test_a_program_imports_only_what_it_needs(program: str, needless: tuple[str, ...]) -> None:
     tail = f"; import sys; print(*(m for m in {needless!r} if m in sys.modules), file=sys.stderr)"

@@ -8,13 +8,13 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from gpunn.comparison import figures
+from gpunn import wording
 
 
 def shortened(text: str, width: int) -> str:
     """Cut the middle of a text that takes more than `width` columns; wide characters take two."""
     length = max(1, min(len(text), width))
-    while cell_len(cut := figures.shortened(text, length)) > width and length > 1:
+    while cell_len(cut := wording.shortened(text, length)) > width and length > 1:
         length -= 1
     return cut
 

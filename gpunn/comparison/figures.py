@@ -32,13 +32,6 @@ def of_tolerance(value: float) -> str:
     return f"{ratio(value)} {'of ' if value <= 1 else ''}the tolerance"
 
 
-def shortened(text: str, length: int) -> str:
-    """Cut the middle of a text that is longer than `length`."""
-    if len(text) <= length:
-        return text
-    return f"{text[: length // 2]}\N{HORIZONTAL ELLIPSIS}{text[len(text) - (length - 1) // 2 :]}"
-
-
 def largest_error(metrics: Metrics, form: str = ".3g") -> str:
     """Format the largest error; in steps for quantised tensors."""
     if metrics.max_steps is None:

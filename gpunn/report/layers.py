@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from gpunn.comparison import figures
 from gpunn.comparison.result import Check, Comparison, Layer, LayerSide
 from gpunn.report.axis import LogAxis, Tick, log_axis
-from gpunn.wording import counted
+from gpunn.wording import counted, shortened
 
 HEIGHT = 280.0
 WIDTH = 1000.0
@@ -213,7 +213,7 @@ def _numbers(layers: Sequence[Layer]) -> list[tuple[float, int]]:
 
 
 def _text(layer: Layer, side: LayerSide) -> str:
-    lines = [f"{layer.index} {layer.called}", figures.shortened(layer.name, NAME)]
+    lines = [f"{layer.index} {layer.called}", shortened(layer.name, NAME)]
     lines += [f"{mode}: {check_text(check)}" for mode, check in zip(MODES, _checks(side), strict=True)]
     return "\n".join(lines)
 

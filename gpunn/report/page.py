@@ -17,7 +17,7 @@ from markupsafe import Markup
 from gpunn.comparison import figures
 from gpunn.comparison.result import Comparison, Layer
 from gpunn.report import answers, histograms, layers
-from gpunn.wording import counted
+from gpunn.wording import counted, shortened
 
 FINDINGS = 12  # shown at once; the rest is folded away
 OPEN_LAYERS = 60  # up to which the table of layers is unfolded
@@ -87,7 +87,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     made.globals.update(
-        shortened=figures.shortened,
+        shortened=shortened,
         number=figures.number,
         ratio=figures.ratio,
         largest_error=figures.largest_error,
