@@ -1,9 +1,9 @@
 """wgpu's C header as Python's byte code, so that few processes parse it.
 
-wgpu-py gives its header to cffi at each import, which parses it in Python, and parses the list of all types
-again for each new name of a type: half a second until a model has given its first answer. What cffi has
-parsed it can also write as a module of Python ("out-of-line ABI mode" in its documentation). Python keeps the
-byte code of that, as of any module, in `__pycache__` beside this file.
+wgpu-py gives its header to cffi at each import, which parses it in Python: a quarter of a second. What cffi
+has parsed it can also write as a module of Python ("out-of-line ABI mode" in its documentation). Python keeps
+the byte code of that, as of any module, in `__pycache__` beside this file. If wgpu-py's library has been
+imported before this package, its header has been parsed, and stays as it is.
 """
 
 from __future__ import annotations
@@ -107,6 +107,6 @@ class _Finder(MetaPathFinder):
 
 
 def prepare() -> None:
-    """Have wgpu-py's library declared this way, if nothing has imported it yet."""
+    """Have wgpu-py's library declared this way when it is first imported."""
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())

@@ -21,7 +21,10 @@ from wgpu.backends.wgpu_native._api import GPUShaderModule, libf  # libf is lib,
 
 from gpunn.backends.interrupt import Stop, current, holding
 from gpunn.backends.latch import Latch
+from gpunn.backends.webgpu.declarations import parse_together
 from gpunn.types import Array
+
+parse_together(ffi)  # before the first name that is not in it; an FFI of header.py knows all names
 
 _COMMANDS = ffi.typeof("WGPUCommandBuffer[]")
 _SUBMISSION = ffi.typeof("WGPUSubmissionIndex *")
