@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 import gpunn
+from gpunn.backends.webgpu.device import open_device
 from gpunn.graph.operation import Operand
 from gpunn.model import Model
+from gpunn.planning.arenas import GROUPS
 from gpunn.training.differentiate import differentiate
 from gpunn.training.gradients import gradients
 from gpunn.training.losses import cross_entropy
@@ -63,5 +65,6 @@ def test_steps_run_on_the_device(backend: str) -> None:
         if backend == "webgpu":
             assert {p.backend for p in compiled.placement} <= {"webgpu", "alias"}
             assert (stats.submits, stats.bytes_read_back) == (3, 3 * 4)
-            assert stats.peak_live_bytes <= stats.arena_bytes < 1.5 * stats.peak_live_bytes
+            arenas = 1.5 if open_device(None, False).properties.software else GROUPS  # each with all at most
+            assert stats.peak_live_bytes <= stats.arena_bytes < arenas * stats.peak_live_bytes
     assert losses[0] > losses[1] > losses[2]
