@@ -40,10 +40,11 @@ def placed_on_gpu(
     placements = partition(graph, lambda operation: lowered.get(operation) or lower(operation))
     placements, places = join(graph, placements, gpu.properties.software)
     joined = owners(places)
-    if tuner is not None:  # by the rule each operation has kernels of its own
+    if not gpu.properties.software:  # where each operation has kernels of its own
         from gpunn.planning.fusion import fuse
 
-        placements, joined = fuse(graph, placements, joined, partial(_lowering, gpu, tuner), gpu.properties)
+        lowering, tuned = partial(_lowering, gpu, tuner), tuner is not None
+        placements, joined = fuse(graph, placements, joined, lowering, gpu.properties, tuned)
     placements, joined = find_pieces(graph, placements, joined, places)
     return _with_elementwise(graph, gpu, placements, joined)
 

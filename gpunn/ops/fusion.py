@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gpunn.ops.call import Call
 from gpunn.ops.op import Op
 
 
@@ -17,9 +18,11 @@ class Fusion:
     (gpunn.planning.fusion). Each of its candidates is one kernel that computes what the ops do. operands: of
     `whole`, each by the place of the op that has it, and by its number there; None where these ops have none.
     attrs: the attributes of `whole` for calls of the ops on real numbers; None if it does not compute these.
+    leads: whether the rule takes the first candidate of a call of `whole`, not the kernels of the ops.
     """
 
     ops: tuple[Op, ...]
     whole: Op
     operands: tuple[tuple[int, int] | None, ...]
     attrs: Callable[..., Mapping[str, Any] | None]
+    leads: Callable[[Call], bool] = lambda _: False

@@ -40,16 +40,18 @@ def fuse(
     joined: Mapping[Operand, Operand],
     lowering: Callable[[Sequence[Operation]], Lower],
     device: DeviceProperties,
+    tuned: bool,
 ) -> tuple[tuple[Placement, ...], dict[Operand, Operand]]:
     """Let one kernel compute several operations where that is the way which their `whole` is lowered to.
 
     `joined`: the owners of gpunn.planning.join, which comes before. lowering: returns what lowers operations;
-    it gets all of them at once. device: the one that the kernels are for.
+    it gets all of them at once. device: the one that the kernels are for. tuned: whether a tuner decides; the
+    rule is asked only where it takes the one kernel.
     Returns the placements with their new kernels, and for each operand that has no bytes of its own any more
     the operand that has them.
     """
     made, owners = [*placements], dict(joined)
-    found = tuple(_found(model, placements, joined, device))
+    found = tuple(_found(model, placements, joined, device, tuned))
     lower, taken = lowering([each.whole for each in found]), set[int]()
     for each in found:
         *others, last = each.places
@@ -70,7 +72,11 @@ def fuse(
 
 
 def _found(
-    model: Graph, placements: Sequence[Placement], joined: Mapping[Operand, Operand], device: DeviceProperties
+    model: Graph,
+    placements: Sequence[Placement],
+    joined: Mapping[Operand, Operand],
+    device: DeviceProperties,
+    tuned: bool,
 ) -> Iterator[_Found]:
     """Yield operations one after the other between which the host does nothing."""
     readers = Counter(o for p in placements for o in p.operation.inputs)
@@ -88,15 +94,17 @@ def _found(
                 break
             places.insert(0, writers[between])
             first = placements[places[0]].operation
-            operation = _whole(model, [placements[n] for n in places], device)
+            operation = _whole(model, [placements[n] for n in places], device, tuned)
             if operation is not None:
                 yield _Found(tuple(places), operation)
         if placement.backend == DEVICE:
             writers.update(dict.fromkeys(placement.operation.outputs, number))
 
 
-def _whole(model: Graph, placements: Sequence[Placement], device: DeviceProperties) -> Operation | None:
-    """Return the operation that computes what several do; None if no op does."""
+def _whole(
+    model: Graph, placements: Sequence[Placement], device: DeviceProperties, tuned: bool
+) -> Operation | None:
+    """Return the operation that computes what several do; None if no op does, or if nobody would take it."""
     operations = [p.operation for p in placements]
     fusion = FUSIONS.get(tuple(o.op for o in operations))
     if fusion is None or not all(map(_plain, placements)):
@@ -111,7 +119,7 @@ def _whole(model: Graph, placements: Sequence[Placement], device: DeviceProperti
         return append(model, placements, {}, most, device.software)[0]
 
     places = (None if place is None else (operations[place[0]], place[1]) for place in fusion.operands)
-    return Operation(
+    operation = Operation(
         fusion.whole.name,
         tuple(None if place is None else (*place[0].inputs, None, None)[place[1]] for place in places),
         operations[-1].outputs,
@@ -120,6 +128,7 @@ def _whole(model: Graph, placements: Sequence[Placement], device: DeviceProperti
         custom=replace(fusion.whole, kernel=lambda call: _ways(fusion, call, appended())),
         relaxed=all(o.relaxed for o in operations),
     )
+    return operation if tuned or fusion.leads(replace(operation.call(), device=device)) else None
 
 
 def _order(placement: Placement) -> Walk | None:
@@ -137,11 +146,15 @@ def _plain(placement: Placement) -> bool:
 
 
 def _ways(fusion: Fusion, call: Call, placements: Sequence[Placement]) -> Iterator[Candidate]:
-    """Yield the kernels that placements have as one candidate, and then those of the op for all of them."""
-    yield Candidate([*_apart(fusion, placements)], "kernels for each of them")
+    """Yield the kernels that placements have as one candidate, and those of the op for all of them: one of
+    these first if the rule takes it.
+    """
     assert fusion.whole.kernel is not None
     together = fusion.whole.kernel(call)
     assert isinstance(together, Iterator)
+    if fusion.leads(call):
+        yield next(together)
+    yield Candidate([*_apart(fusion, placements)], "kernels for each of them")
     yield from together
 
 

@@ -232,6 +232,27 @@ def test_software_is_not_offered_the_kernel(tuner: Last, monkeypatch: pytest.Mon
     assert not tuner.offered
 
 
+@pytest.mark.parametrize(
+    ("image", "invocations", "expected"),
+    [
+        ((1, 9, 8), 1 << 15, [f"{ONE}+add"]),
+        ((1, 9, 8), 1 << 8, ["depthwise_conv2d", "conv2d+add"]),
+        ((2, 90, 80), 1 << 15, ["depthwise_conv2d", "conv2d+add"]),
+    ],
+)
+def test_the_rule_takes_one_kernel_for_few_pixels(
+    image: tuple[int, ...], invocations: int, expected: list[str], gpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few for the device: a workgroup has whole rows of them."""
+    limit_device(monkeypatch, software=False, parallel_invocations=invocations)
+    model = Model("separable")
+    x = model.input("x", float32(*image, 48))
+    model.output(add(model, "add", x, separable(model, x, 48)))
+    names, compiled, _ = ran(model, tuned=False)
+    assert names == expected
+    assert ("separable_rows" in [row.kernel.body for row in compiled.plan_rows()]) == (len(expected) == 1)
+
+
 def test_fused_convolutions_are_measured_and_compared_with_exact_results(
     gpu: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from gpunn.ops.accuracy import ATOL, EPS, GENERAL, Accuracy, Evaluation
 from gpunn.ops.call import Call
 from gpunn.ops.contraction.conv import conv2d, depthwise_conv2d
 from gpunn.ops.contraction.filter_packing import channel_reads, pack_bias, pack_deep_filter
+from gpunn.ops.contraction.separable_rows import FAST_SPLITS, WHOLE_ROWS, whole_rows
 from gpunn.ops.contraction.shared_operands import Product, step_library, step_pitch
 from gpunn.ops.contraction.workgroup_product import workgroup_tiles
 from gpunn.ops.elementwise.unary import ACTIVATIONS, apply_activation
@@ -37,6 +39,7 @@ from gpunn.types import Array, TensorType
 _WINDOW = ("stride", "dilation", "padding")  # attributes of the depthwise convolution
 _FOUR = 4  # channels between the two that an invocation computes at once
 _MOST_CELLS = 49  # of a window: they are written out
+_CELLS_AT_ONCE = 9  # that an invocation loads before it adds them up, where it computes little else
 
 
 def _depthwise(call: Call) -> Call:
@@ -95,25 +98,28 @@ def _pack_taps(filter: Array) -> Array:
 
 
 def _kernels(call: Call) -> Iterator[Candidate]:
-    """Yield the ways in tiles that a workgroup shares. All operands but x are constants."""
+    """Yield the ways of one kernel: first with whole rows, if it suits, then in tiles.
+
+    All operands but x are constants.
+    """
     first, second = _depthwise(call), _pointwise(call)
     size, depth = (call.input(1).shape[1], call.input(1).shape[2]), call.x.shape[3]
     if math.prod(size) > _MOST_CELLS or not fits_i32(call.x.size, first.y.size, call.y.size):
         return
     spatial = call.x.shape[1], call.x.shape[2]
-    whole = depth % _FOUR == 0
     params: dict[str, Param] = {**window_params(check_window(first, spatial, size), *spatial)}
     w, bias = channel_reads(second, pack_deep_filter)
     product = Product(
         "separable_workgroup",
         depth,
         vec_width(depth),
-        params if whole else {**params, "K": depth},
+        params if depth % _FOUR == 0 else {**params, "K": depth},
         (step_library(depth), "packed_columns"),
         (replace(w, operand=2), replace(bias, operand=4 if call.has(4) else None)),
         pitch=step_pitch(depth),
     )
-    for candidate in workgroup_tiles(call, product):
+    ways = chain(whole_rows(call, product), workgroup_tiles(call, product))
+    for candidate in ways:
         kernels = [_with_windows(call, kernel) for kernel in candidate.kernels]
         yield replace(candidate, kernels=kernels, reason=f"both in one: {candidate.reason}")
 
@@ -128,20 +134,21 @@ def _with_windows(call: Call, product: Kernel) -> Kernel:
     name = call["between"]
     between = Function(("x",), "x" if name is None else ACTIVATIONS[name].expression_for(call.y.dtype))
     functions = {**product.functions, "between": between}
-    generated = f"{product.generated}\n{_window_sum(height, width)}"
+    together = product.body == WHOLE_ROWS and height * width <= _CELLS_AT_ONCE
+    generated = f"{product.generated}\n{_window_sum(height, width, together)}"
     reason = f"{product.reason}, rows of depthwise windows of {height} x {width}"
     reads = (*product.reads, taps, bias)
     return replace(product, reads=reads, functions=functions, generated=generated, reason=reason)
 
 
 @cache
-def _window_sum(height: int, width: int) -> str:
-    """Write the sum over all cells of a window: what a row of it sees is loaded at once."""
+def _window_sum(height: int, width: int, together: bool) -> str:
+    """Write the sum over all cells of a window: what a row of it sees is loaded at once, or what all see."""
     lines = ["fn window_sum(row: Row, k: u32) -> vec4<T> {", "var sum = begin_sum(k);"]
-    for ky in range(height):
-        cells = [(kx, f"seen_{ky}_{kx}") for kx in range(width)]
-        lines += (f"let {name} = seen_at(row, {ky}u, {kx}u, k);" for kx, name in cells)
-        lines += (f"sum = add_tap(sum, {ky * width + kx}u, {name}, k);" for kx, name in cells)
+    rows = [[(ky, kx) for kx in range(width)] for ky in range(height)]
+    for cells in [list(chain(*rows))] if together else rows:
+        lines += (f"let seen_{ky}_{kx} = seen_at(row, {ky}u, {kx}u, k);" for ky, kx in cells)
+        lines += (f"sum = add_tap(sum, {ky * width + kx}u, seen_{ky}_{kx}, k);" for ky, kx in cells)
     return "\n".join((*lines, "return sum;", "}"))
 
 
@@ -181,9 +188,16 @@ def _attrs(first: Call, second: Call) -> Mapping[str, Any] | None:
     return {**attrs, "between": first["activation"], "activation": second["activation"]}
 
 
+def _leads(call: Call) -> bool:
+    """Tell whether one kernel comes before two: it has whole rows, and not too many of them."""
+    kernels = (kernel for way in _kernels(call) for kernel in way.kernels)
+    return any(k.body == WHOLE_ROWS and k.constants["SPLITS"] >= FAST_SPLITS for k in kernels)
+
+
 FUSION = Fusion(
     ops=(depthwise_conv2d, conv2d),
     whole=separable_conv2d,
     operands=((0, 0), (0, 1), (1, 1), (0, 2), (1, 2)),
     attrs=_attrs,
+    leads=_leads,
 )

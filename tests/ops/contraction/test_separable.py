@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpunn.backends.webgpu.lower import lower
+from gpunn.backends.webgpu.lower import candidates, lower
 from gpunn.device import BASELINE, DeviceProperties
 from gpunn.errors import ModelError
 from gpunn.graph.operation import Operation
@@ -17,11 +17,12 @@ from gpunn.graph.tolerance import bounds
 from gpunn.kernel import Kernel
 from gpunn.model import Model
 from gpunn.ops.accuracy import ATOL, EPS, GENERAL
+from gpunn.ops.contraction import separable_rows
 from gpunn.ops.contraction.separable import separable_conv2d
 from gpunn.ops.kernels.window import along
 from gpunn.ops.kernels.workgroup_tile import WorkgroupTile
 from gpunn.types import Array, float32
-from tests.ops.harness import random, type_of
+from tests.ops.harness import limit_device, random, type_of
 
 Values = list[Array | None]
 GPU = replace(BASELINE, parallel_invocations=1 << 15)
@@ -93,6 +94,15 @@ CASES: list[tuple[Values, dict[str, Any]]] = [
 ]
 
 
+# 13 channels are four vec4s, the least that are shared; 1,100 are more than the memory holds of four pixels.
+WIDE: list[tuple[Values, dict[str, Any]]] = [
+    (drawn(21, (1, 7, 9, 13), (3, 3), 15, "dp"), {"padding": "same", "between": "relu6"}),
+    (drawn(22, (1, 3, 3, 1100), (3, 3), 33, "dp"), {"padding": "same", "between": "relu"}),
+    (drawn(23, (2, 15, 14, 96), (3, 3), 24, "p"), {"stride": (2, 2), "activation": "relu6"}),
+    (drawn(24, (1, 5, 6, 132), (5, 5), 67, "d"), {"padding": "same", "between": "relu6"}),
+]
+
+
 def drawn_cases() -> Iterator[tuple[Values, dict[str, Any]]]:
     for seed in range(10, 16):
         rng = np.random.default_rng(seed)
@@ -109,26 +119,50 @@ def drawn_cases() -> Iterator[tuple[Values, dict[str, Any]]]:
         yield drawn(seed, shape, (size[0], size[1]), channels, ("dp", "d", "p", "")[seed % 4]), attrs
 
 
+def depth_of(case: tuple[Values, dict[str, Any]]) -> int:
+    assert case[0][0] is not None
+    return int(case[0][0].shape[3])
+
+
 def described(case: tuple[Values, dict[str, Any]]) -> str:
     return f"{[None if v is None else v.shape for v in case[0]]} {case[1]}"
 
 
+@pytest.fixture
+def in_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no device have whole rows."""
+    monkeypatch.setattr(separable_rows, "_division", lambda *_: (4, 0))
+
+
+@pytest.mark.usefixtures("in_tiles")
 @pytest.mark.parametrize("case", [*CASES, *drawn_cases()], ids=described)
 def test_both_convolutions(case: Any, hardware: str) -> None:
     check_both(*case, hardware)
 
 
+@pytest.mark.usefixtures("in_tiles")
 @pytest.mark.parametrize("case", CASES, ids=described)
 def test_tiles_of_each_size(case: Any, hardware_gpu: str, tile: WorkgroupTile) -> None:
     check_both(*case, hardware_gpu)
 
 
-def check_both(inputs: Values, attrs: dict[str, Any], hardware: str) -> None:
+@pytest.mark.parametrize(("side", "splits"), [(4, 64), (4, 4), (8, 32), (16, 8), (32, 8), (32, 4)])
+@pytest.mark.parametrize("case", [*WIDE, *(c for c in drawn_cases() if depth_of(c) > 12)], ids=described)
+def test_whole_rows(case: Any, side: int, splits: int, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer splits are those of more pixels, whose rows take several parts of the memory."""
+    limit_device(monkeypatch, software=False)
+    monkeypatch.setattr(separable_rows, "_division", lambda *_: (side, splits))
+    check_both(*case, gpu, "separable_rows")
+
+
+def check_both(
+    inputs: Values, attrs: dict[str, Any], hardware: str, body: str = "separable_workgroup"
+) -> None:
     model, expected = model_of(inputs, attrs), exact(inputs, attrs)
     with model.compile(hardware) as compiled:
         y = compiled(inputs[0])
         bodies = [row.kernel.body for row in compiled.plan_rows()]
-    assert bodies == (["separable_workgroup"] if hardware == "webgpu" else [])
+    assert bodies == ([body] if hardware == "webgpu" else [])
     assert y.shape == expected.shape
     assert (np.abs(y - expected) <= limit_of(model.operations[0], inputs, expected)).all()
 
@@ -204,6 +238,26 @@ def test_devices_with_a_memory_of_workgroups_are_offered_the_kernel() -> None:
     assert offered((1, 1, 7, 8), GPU) == []  # a tile would have one row of eight, or less
     assert offered((1, 5, 5, 8), GPU, (7, 7)) == ["separable_workgroup"]
     assert offered((1, 5, 5, 8), GPU, (5, 10)) == []  # too many cells to write out
+
+
+@pytest.mark.parametrize(
+    ("shape", "channels", "division"),
+    [
+        ((1, 14, 14, 384), 64, (8, 32)),  # 49 x 2 workgroups of 4 pixels
+        ((1, 56, 56, 144), 24, (8, 16)),  # 392 of 8
+        ((1, 28, 28, 256), 256, (32, 8)),  # 196 x 2 of 4
+        ((1, 7, 7, 16), 64, (4, 4)),  # each share has a vec4
+        ((1, 112, 112, 32), 64, None),
+    ],
+)
+def test_workgroups_of_whole_rows(
+    shape: tuple[int, ...], channels: int, division: tuple[int, int] | None
+) -> None:
+    """The columns and splits that an NVIDIA H200 takes the least time for; none for a large image."""
+    model = model_of(drawn(1, shape, (3, 3), channels, ""), {"padding": "same"})
+    kernels = [way.kernels[0] for way in candidates(model.operations[0], GPU)]
+    found = [(k.constants["COLUMNS"], k.constants["SPLITS"]) for k in kernels if k.body == "separable_rows"]
+    assert found == ([] if division is None else [division])
 
 
 @pytest.mark.parametrize(
