@@ -72,6 +72,10 @@ def _print(console: Console, found: Tuning, every: bool) -> None:
         console.print()
         _print_calls(console, found, every)
     console.print()
+    for whole in found.wholes:
+        times = f"{duration(whole.chosen_seconds)} with these, {duration(whole.rule_seconds)} by the rule"
+        taken = "these" if whole.taken else "the rule's"
+        say(console, f"all together: {times}; sustained-speed takes {taken}")
     known = sum(not call.measured for call in found.calls)
     if known:
         say(console, f"known from before: {counted(known, 'call')} (--again measures them)")

@@ -15,7 +15,7 @@ from gpunn.backends.base import Program
 from gpunn.backends.cpu import CpuProgram, HostBody, itself
 from gpunn.backends.interrupt import Stop, check
 from gpunn.compilation.host_memory import needed_on_host
-from gpunn.compilation.on_gpu import lowered_loops, placed_on_gpu
+from gpunn.compilation.on_gpu import lowered_loops, planned_on_gpu
 from gpunn.compilation.runtime import LocalCompilation
 from gpunn.compilation.sections import Section
 from gpunn.compilation.specialise import Build, Specialisation
@@ -103,15 +103,13 @@ def _assembled(section: Section, settings: Settings, hold: bool, state: int = 0)
         ready = section.graph.with_operations(made.values())
         operations = tuple(map(compiled, section.operations))
         bodies = [body for o in (*ready.operations, *operations) for body in _compiled_bodies(o)]
-        held: Sequence[Operand] = ()
-        joined: dict[Operand, Operand] = {}
         if settings.gpu is None:
             placements = partition(ready, (lambda _: settings.hosted) if settings.hosted else None)
+            plan = make_plan(ready, placements)
         else:
             held = _held(ready, section, operations, len(ready.outputs) if hold else state)
             lowered = {made[o]: found for o, found in loops.items()}
-            placements, joined = placed_on_gpu(ready, settings.gpu, settings.tuner, lowered)
-        plan = make_plan(ready, placements, held, joined)
+            placements, plan = planned_on_gpu(ready, settings.gpu, settings.tuner, lowered, held)
         needed = needed_on_host(section.graph, plan, bodies, settings.limits)
         program = _program(plan, settings)
         undo.callback(program.close)

@@ -12,6 +12,7 @@ from gpunn.backends.webgpu.shader import ShaderKey, generate, key_of, param_bloc
 from gpunn.device import DeviceProperties
 from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Candidate, Kernel, Read, Scratch, Write
+from gpunn.planning.partition import Placement
 from gpunn.types import Tensor
 
 # Additions, multiplications and elements of a call. With fewer a dispatch takes about as long to start as to
@@ -58,6 +59,12 @@ def _key(operation: Operation, offered: Iterable[Candidate], device: DevicePrope
     """Return a digest of all that the time of candidates depends on: shaders, grids, numbers, tensors."""
     apart = not device.software  # see gpunn.backends.webgpu.apart
     described = tuple(tuple(_kernels(operation, candidate, apart)) for candidate in offered)
+    return hashlib.blake2b(repr(described).encode(), digest_size=16).hexdigest()
+
+
+def plan_key(placements: Iterable[Placement]) -> str:
+    """Return a digest of the kernels of placements, in their order, for hardware."""
+    described = tuple(_kernel(k, p.operation, True) for p in placements for k in p.kernels)
     return hashlib.blake2b(repr(described).encode(), digest_size=16).hexdigest()
 
 

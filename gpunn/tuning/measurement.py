@@ -17,14 +17,14 @@ from gpunn.backends.webgpu.native import await_submission, submit
 from gpunn.backends.webgpu.program import WebGpuProgram
 from gpunn.backends.webgpu.shader import ShaderKey, key_of
 from gpunn.backends.webgpu.stopwatch import Pass, Stopwatch
-from gpunn.errors import DeviceError
+from gpunn.errors import DeviceError, OutOfMemoryError
 from gpunn.graph.draw import drawn, drawn_range
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operation
 from gpunn.kernel import Candidate, Kernel
 from gpunn.passes.rewrite import single
 from gpunn.planning.partition import DEVICE, Placement
-from gpunn.planning.plan import make_plan
+from gpunn.planning.plan import Plan, make_plan
 from gpunn.tuning.checks import objection
 from gpunn.tuning.result import Record
 from gpunn.types import Array
@@ -152,6 +152,38 @@ class Bench:
             return None
         seconds, dropped = tuple(t.seconds for t in trials), tuple(t.dropped for t in trials)
         return Record(chosen, seconds, dropped), certain
+
+    @property
+    def compares(self) -> bool:
+        """Tell whether it compares plans: on hardware with timestamps, and without a limit of memory.
+
+        There a kernel takes another time in a network than alone: its operands are in other caches, and its
+        instructions are there already where the one before has the same.
+        """
+        return self._singly and self._limit is None
+
+    def compare(self, plans: Sequence[Plan]) -> tuple[float, ...] | None:
+        """Return the least seconds of all dispatches of each plan, one behind the other.
+
+        None if there is no room for all of them, or if a run takes over a second. Raises DeviceError if the
+        device is lost.
+        """
+        trials = [_Trial(Candidate([], "")) for _ in plans]
+        with ExitStack() as stack:
+            for trial, plan in zip(trials, plans, strict=True):
+                check()
+                stack.callback(trial.end)
+                try:
+                    trial.program = WebGpuProgram(plan, self._device, 1)
+                    (trial.once,) = self._passes([trial.dispatches])
+                except OutOfMemoryError:
+                    self._device.check_usable()
+                    return None
+                if trial.once > TOO_LONG:
+                    return None
+            self._warm(trials[0])
+            self._compete(trials)
+            return tuple(trial.seconds or 0.0 for trial in trials)
 
     def _time(self, data: _Data, trials: Sequence[_Trial]) -> bool:
         """Time candidates; return whether all that were dropped would be dropped again."""

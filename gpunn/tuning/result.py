@@ -57,12 +57,31 @@ class TunedCall:
 
 
 @dataclass(frozen=True, slots=True)
+class Whole:
+    """The least seconds of a program's dispatches on hardware: by the rule, and as was chosen call by call.
+
+    What a kernel takes also depends on those around it, so the choice is taken only if it is quicker as a
+    whole. measured: as of TunedCall.
+    """
+
+    rule_seconds: float
+    chosen_seconds: float
+    measured: bool
+
+    @property
+    def taken(self) -> bool:
+        """Tell whether the chosen kernels are taken."""
+        return self.chosen_seconds < self.rule_seconds
+
+
+@dataclass(frozen=True, slots=True)
 class Tuning:
     """The choice of a tuner for a model: calls with several candidates, equal ones once.
 
     small: how many further calls were so small that the first candidate was taken. method: how times were
     measured; see Stopwatch. seconds: how long the tuner took. stored: whether other processes find in the
-    user's cache folder what was measured; False if the folder cannot be written.
+    user's cache folder what was measured; False if the folder cannot be written. wholes: of the programs in
+    which hardware does not run the rule's kernels alone.
     """
 
     model: str
@@ -72,6 +91,7 @@ class Tuning:
     small: int
     calls: tuple[TunedCall, ...]
     stored: bool = True
+    wholes: tuple[Whole, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data as docs/schemas/tune.schema.json describes it."""

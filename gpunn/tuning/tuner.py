@@ -15,14 +15,18 @@ from gpunn.backends.webgpu.lower import Decide
 from gpunn.cache import Key
 from gpunn.graph.operation import Operation
 from gpunn.kernel import Candidate, Kernel
+from gpunn.planning.partition import Placement
+from gpunn.planning.plan import Plan
 from gpunn.progress import Progress, untold
-from gpunn.tuning.calls import TunableCall, tunable_calls
+from gpunn.tuning.calls import TunableCall, plan_key, tunable_calls
 from gpunn.tuning.measurement import Bench
 from gpunn.tuning.records import Records
-from gpunn.tuning.result import Record, TunedCall, Tuning, tuned_call
+from gpunn.tuning.result import Record, TunedCall, Tuning, Whole, tuned_call
 
 _log = logging.getLogger(__name__)
 _one_at_a_time = fork.lock()  # two that measure would disturb each other
+
+Planned = tuple[Sequence[Placement], Plan]  # the placements of a plan, and the plan
 
 NOT_MEASURED = "nothing was measured: the rule chose"
 
@@ -49,6 +53,7 @@ class Tuner:
         self._progress = progress
         self._bench = Bench(device, limit)
         self._calls: dict[str, TunedCall] = {}
+        self._wholes: dict[str, Whole] = {}
         self._small = 0
         self._seconds = 0.0
         self._stored = True
@@ -71,17 +76,59 @@ class Tuner:
             for operation in call.operations
         }
 
+    @property
+    def compares(self) -> bool:
+        """Tell whether prefers() is to be asked; see Bench."""
+        return self._bench.compares
+
+    def prefers(self, chosen: Planned, rule: Planned) -> bool:
+        """Tell whether a plan with the chosen kernels takes less time as a whole than that of the rule.
+
+        It is compared once; without a comparison it is preferred. Raises DeviceError if the device is lost.
+        """
+        keys = [plan_key(placements) for placements, _ in (chosen, rule)]
+        if keys[0] == keys[1]:
+            return True
+        began, key = time.perf_counter(), "-".join(keys)
+        with holding(_one_at_a_time):
+            kept = self._kept()
+            known = None if self._again and key not in self._wholes else kept.get(key, len(keys))
+            if known is None and self._measures:
+                found = self._bench.compare([plan for _, plan in (rule, chosen)])
+                if found is not None:
+                    known = Record(int(found[1] < found[0]), found, ("", ""))
+                    kept.remember(key, known)
+                    self._stored = kept.store({key: known}) and self._stored
+                    self._wholes[key] = Whole(found[0], found[1], measured=True)
+        self._seconds += time.perf_counter() - began
+        if known is None:
+            return True
+        rule_seconds, chosen_seconds = (seconds or 0.0 for seconds in known.seconds)
+        self._wholes.setdefault(key, Whole(rule_seconds, chosen_seconds, measured=False))
+        return self._wholes[key].taken
+
     def result(self, model: str) -> Tuning:
         """Return what was decided so far, for a model of that name."""
-        calls, method = tuple(self._calls.values()), self._bench.method
-        return Tuning(model, self._device.info.name, method, self._seconds, self._small, calls, self._stored)
+        return Tuning(
+            model,
+            self._device.info.name,
+            self._bench.method,
+            self._seconds,
+            self._small,
+            tuple(self._calls.values()),
+            self._stored,
+            tuple(self._wholes.values()),
+        )
+
+    def _kept(self) -> Records:
+        info = self._device.info
+        return Records(Key(info.name, info.driver, info.api))
 
     def _records(self, calls: Sequence[TunableCall]) -> list[Record | None]:
         """Return the record of each call; None where the rule holds."""
         if not calls:
             return []
-        info = self._device.info
-        kept = Records(Key(info.name, info.driver, info.api))
+        kept = self._kept()
         fresh: dict[str, Record] = {}
         found: list[Record | None] = []
         remembered = [self._remembered(call, kept) for call in calls]

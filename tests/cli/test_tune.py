@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from gpunn import vision
-from gpunn.tuning import records
+from gpunn.tuning import measurement, records
 from tests.cli.conftest import Run
+from tests.ops.harness import limit_device
 
 MODEL = vision.default_model()
 
@@ -63,3 +64,12 @@ def test_inspect_shows_what_was_measured(run: Run, gpu: str) -> None:
     options = ("--plan", "--preference", "sustained-speed", "--json")
     plan = run("inspect", MODEL, *options).json["plan"]
     assert any("; measured: " in row["reason"] for row in plan)
+
+
+def test_what_is_quicker_as_a_whole(run: Run, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on hardware; some kernel other than the first one wins, whatever it takes."""
+    limit_device(monkeypatch, software=False)
+    monkeypatch.setattr(measurement, "MARGIN", 1e9)
+    monkeypatch.setattr(measurement.Bench, "compare", lambda *_: (1e-3, 2e-3))
+    said = "all together: 2 ms with these, 1 ms by the rule; sustained-speed takes the rule's"
+    assert said in run("tune", MODEL).out

@@ -223,6 +223,7 @@ OTHER_BODIES = {
     "row_finish",
     "row_part",
     "row_sum_int64",
+    "separable_rows",
     "separable_workgroup",
     "svdf_entry",
     "svdf_memory",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from gpunn.tuning import records
+from tests.ops.harness import limit_device
 from tests.tuning import candidates
 
 
@@ -30,3 +32,9 @@ def new_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 def offer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Return a function that says which candidates the made-up op offers."""
     return lambda *ways: monkeypatch.setattr(candidates, "WAYS", list(ways))
+
+
+@pytest.fixture
+def limited(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return limit_device() for the test."""
+    return partial(limit_device, monkeypatch)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,9 @@ import gpunn
 from gpunn.backends.webgpu import stopwatch
 from gpunn.backends.webgpu.device import open_device
 from gpunn.backends.webgpu.pipelines import Pipelines
+from gpunn.errors import OutOfMemoryError
 from gpunn.limits import Limits
+from gpunn.planning.plan import Plan
 from gpunn.tuning import calls, measurement
 from gpunn.types import float32
 from tests.tuning.candidates import SIZE, model
@@ -100,6 +102,79 @@ def test_hardware_repeats_no_kernel_in_a_row(
     assert (len(first) == len(second) == 1) == hardware
     found = gpunn.tune(model()).calls[0]
     assert found.ways[0].seconds and found.ways[1].seconds and found.ways[1].seconds < found.ways[0].seconds
+
+
+def test_hardware_takes_what_is_quicker_as_a_whole(
+    gpu: str,
+    offer: Offer,
+    new_process: Callable[[], None],
+    limited: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What was found holds in other processes, until it is measured again."""
+    limited(software=False)
+    offer("slow", "quick")
+    compare, compared = measurement.Bench.compare, list[int]()
+
+    def timed(bench: measurement.Bench, plans: Sequence[Plan]) -> tuple[float, ...] | None:
+        found = compare(bench, plans)
+        assert found is not None and 0 < found[1] < found[0]
+        compared.append(len(plans))
+        return found[::-1] if len(compared) > 1 else found
+
+    monkeypatch.setattr(measurement.Bench, "compare", timed)
+    assert bodies(model(), gpu, SUSTAINED) == ["the quick"]
+    new_process()
+    assert bodies(model(), gpu, SUSTAINED) == ["the quick"]
+    assert compared == [2]
+    (whole,) = gpunn.tune(model(), again=True).wholes
+    assert compared == [2, 2] and whole.measured and not whole.taken
+    new_process()
+    assert bodies(model(), gpu, SUSTAINED) == ["the slow"]
+    (whole,) = gpunn.tune(model()).wholes
+    assert compared == [2, 2] and not whole.measured and whole.chosen_seconds > whole.rule_seconds > 0
+
+
+def test_equal_plans_are_not_compared(
+    gpu: str, offer: Offer, limited: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limited(software=False)
+    monkeypatch.delattr(measurement.Bench, "compare")
+    offer("quick", "slow")
+    assert bodies(model(), gpu, SUSTAINED) == ["the quick"]
+    assert not gpunn.tune(model()).wholes
+
+
+def test_software_compares_no_plans(gpu: str, offer: Offer, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not open_device(None, low_power=False).properties.software:
+        pytest.skip("the adapter is hardware")
+    monkeypatch.delattr(measurement.Bench, "compare")
+    offer("slow", "quick")
+    assert bodies(model(), gpu, SUSTAINED) == ["the quick"]
+
+
+@pytest.mark.parametrize("reason", ["no memory", "too long"])
+def test_what_cannot_be_compared_is_as_chosen(
+    gpu: str, offer: Offer, limited: Callable[..., None], reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limited(software=False)
+    offer("slow", "quick")
+    bench, compare = measurement.Bench, measurement.Bench.compare
+
+    def hindered(self: measurement.Bench, plans: Sequence[Plan]) -> tuple[float, ...] | None:
+        with monkeypatch.context() as patch:
+            if reason == "too long":
+                patch.setattr(measurement, "TOO_LONG", 0)
+            else:
+                patch.setattr(measurement, "WebGpuProgram", no_memory)
+            return compare(self, plans)
+
+    def no_memory(*_: object) -> object:
+        raise OutOfMemoryError("no memory")
+
+    monkeypatch.setattr(bench, "compare", hindered)
+    assert bodies(model(), gpu, SUSTAINED) == ["the quick"]
+    assert not gpunn.tune(model()).wholes
 
 
 def test_the_kernel_says_what_was_measured(gpu: str, offer: Offer) -> None:

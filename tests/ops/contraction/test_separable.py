@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from gpunn.backends.webgpu.lower import candidates, lower
+from gpunn.compilation.base import Compilation
 from gpunn.device import BASELINE, DeviceProperties
 from gpunn.errors import ModelError
 from gpunn.graph.operation import Operation
@@ -161,10 +162,14 @@ def check_both(
     model, expected = model_of(inputs, attrs), exact(inputs, attrs)
     with model.compile(hardware) as compiled:
         y = compiled(inputs[0])
-        bodies = [row.kernel.body for row in compiled.plan_rows()]
-    assert bodies == ([body] if hardware == "webgpu" else [])
+        assert_body(compiled, body, hardware)
     assert y.shape == expected.shape
     assert (np.abs(y - expected) <= limit_of(model.operations[0], inputs, expected)).all()
+
+
+def assert_body(compiled: Compilation, body: str, hardware: str) -> None:
+    bodies = [row.kernel.body for row in compiled.plan_rows()]
+    assert bodies == ([body] if hardware == "webgpu" else [])
 
 
 def test_numbers_by_hand(hardware: str) -> None:
@@ -186,26 +191,36 @@ def test_numbers_by_hand(hardware: str) -> None:
     np.testing.assert_array_equal(y[1], y[0])
 
 
-def test_infinite_and_undefined_elements_stay_in_their_windows(hardware: str) -> None:
-    """Rows of five channels: behind the end of a pixel's last four lies the next pixel."""
-    inputs = drawn(1, (1, 9, 9, 5), (3, 3), 6, "dp")
+@pytest.mark.parametrize("depth", [5, 17])
+def test_infinite_and_undefined_elements_stay_in_their_windows(
+    depth: int, hardware: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind the end of a pixel's last four channels lies the next pixel. 17 are enough for whole rows."""
+    limit_device(monkeypatch, parallel_invocations=1 << 15)
+    inputs = drawn(1, (1, 9, 9, depth), (3, 3), 6, "dp")
     x = inputs[0]
     assert x is not None
     x[0, 4, 4, 0] = np.nan
     with model_of(inputs, {"padding": "same"}).compile(hardware) as compiled:
         undefined = np.isnan(compiled(x)[0])
+        assert_body(compiled, "separable_rows" if depth == 17 else "separable_workgroup", hardware)
     assert undefined[3:6, 3:6].all()
     assert undefined.sum() == 9 * 6
 
 
-def test_float16_is_stored_and_not_computed_with(hardware: str) -> None:
-    x, taps, weights, *biases = drawn(1, (1, 9, 9, 8), (3, 3), 12, "dp")
+@pytest.mark.parametrize("depth", [8, 20])
+def test_float16_is_stored_and_not_computed_with(
+    depth: int, hardware: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit_device(monkeypatch, parallel_invocations=1 << 15)
+    x, taps, weights, *biases = drawn(1, (1, 9, 9, depth), (3, 3), 12, "dp")
     halves = [v.astype(np.float16) for v in (x, taps, weights) if v is not None]
     inputs: Values = [*halves, *biases]
     attrs = {"padding": "same", "between": "relu6"}
     model, expected = model_of(inputs, attrs), exact(inputs, attrs)
     with model.compile(hardware) as compiled:
         y = compiled(halves[0])
+        assert_body(compiled, "separable_rows" if depth == 20 else "separable_workgroup", hardware)
     assert y.dtype == np.float16
     assert (np.abs(y - expected) <= limit_of(model.operations[0], inputs, expected)).all()
 
