@@ -10,6 +10,7 @@
 const GROUPS: u32 = WX / (COLUMNS * SPLITS); // of four pixels
 const PIXELS: u32 = 4u * GROUPS;
 const FOURS: u32 = WX / GROUPS;
+const APART: u32 = WX / PIXELS; // the distance between two vec4s of an invocation
 
 struct Sums { a: vec4<T>, b: vec4<T>, c: vec4<T>, d: vec4<T> }
 
@@ -29,15 +30,20 @@ fn main(at: Invocation) {
   let group = i / (COLUMNS * SPLITS);
   let n = (tile - down * p.ACROSS) * COLUMNS + column;
   let weights = min(n, p.N4 - 1u);
+  let pixel = i / (4u * APART) * 4u + i % 4u; // four neighbours store side by side; the next four load what follows
+  let row = row_of(min(first + pixel, p.M - 1u));
   var sums = Sums();
   for (var begin = 0u; begin < p.K4; begin += FOURS) {
     let fours = min(FOURS, p.K4 - begin);
     workgroupBarrier();
-    for (var task = i; task < fours * PIXELS; task += WX) {
-      let pixel = task / fours;
-      let k = task - pixel * fours;
-      held[k * GROUPS + pixel / 4u][pixel % 4u] = four_at(row_of(min(first + pixel, p.M - 1u)), begin + k);
+    var four = i / 4u % APART;
+    for (; four + APART < fours; four += 2u * APART) {
+      let v = four_at(row, begin + four);
+      let next = four_at(row, begin + four + APART);
+      hold(four, pixel, v);
+      hold(four + APART, pixel, next);
     }
+    if (four < fours) { hold(four, pixel, four_at(row, begin + four)); }
     workgroupBarrier();
     var k = split;
     for (; k + SPLITS < fours; k += 2u * SPLITS) {
@@ -52,18 +58,21 @@ fn main(at: Invocation) {
   held[i] = array(sums.a, sums.b, sums.c, sums.d);
   workgroupBarrier();
   // Each invocation adds up four splits of one pixel, and the first ones what these have found.
-  let row = split % 4u;
-  let from4 = (group * SPLITS + split - row) * COLUMNS + column;
-  var sum = held[from4][row] + held[from4 + COLUMNS][row];
-  sum += held[from4 + 2u * COLUMNS][row] + held[from4 + 3u * COLUMNS][row];
+  let which = split % 4u;
+  let from4 = (group * SPLITS + split - which) * COLUMNS + column;
+  var sum = held[from4][which] + held[from4 + COLUMNS][which];
+  sum += held[from4 + 2u * COLUMNS][which] + held[from4 + 3u * COLUMNS][which];
   workgroupBarrier();
   held[i][0] = sum;
   workgroupBarrier();
-  let m = first + 4u * group + row;
+  let m = first + 4u * group + which;
   if (split >= 4u || m >= p.M || n >= p.N4) { return; }
   for (var other = 4u; other < SPLITS; other += 4u) { sum += held[i + other * COLUMNS][0]; }
   put_channels(m, n, sum + load4_bias(n));
 }
+
+// Keeps a vec4 of channels of a pixel.
+fn hold(four: u32, pixel: u32, v: vec4<T>) { held[four * GROUPS + pixel / 4u][pixel % 4u] = v; }
 
 // The weights of a vec4 column for a vec4 of the depth.
 fn weights_at(k: u32, n: u32) -> mat4x4<T> {

@@ -78,8 +78,8 @@ class Tuner:
 
     @property
     def compares(self) -> bool:
-        """Tell whether prefers() is to be asked; see Bench."""
-        return self._bench.compares
+        """Tell whether prefers() is to be asked: see Bench, and something else than the rule's was chosen."""
+        return self._bench.compares and any(call.chosen for call in self._calls.values())
 
     def prefers(self, chosen: Planned, rule: Planned) -> bool:
         """Tell whether a plan with the chosen kernels takes less time as a whole than that of the rule.
