@@ -17,7 +17,7 @@ from gpunn.backends.webgpu.native import await_submission, submit
 from gpunn.backends.webgpu.program import WebGpuProgram
 from gpunn.backends.webgpu.shader import ShaderKey, key_of
 from gpunn.backends.webgpu.stopwatch import Pass, Stopwatch
-from gpunn.errors import DeviceError, OutOfMemoryError
+from gpunn.errors import DeviceError
 from gpunn.graph.draw import drawn, drawn_range
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operation
@@ -165,8 +165,8 @@ class Bench:
     def compare(self, plans: Sequence[Plan]) -> tuple[float, ...] | None:
         """Return the least seconds of all dispatches of each plan, one behind the other.
 
-        None if there is no room for all of them, or if a run takes over a second. Raises DeviceError if the
-        device is lost.
+        None if there is no room for all of them, if the driver rejects a shader, or if a run takes over a
+        second. Raises DeviceError if the device is lost.
         """
         trials = [_Trial(Candidate([], "")) for _ in plans]
         with ExitStack() as stack:
@@ -176,7 +176,8 @@ class Bench:
                 try:
                     trial.program = WebGpuProgram(plan, self._device, 1)
                     (trial.once,) = self._passes([trial.dispatches])
-                except OutOfMemoryError:
+                except DeviceError:
+                    check()  # of which the error may be
                     self._device.check_usable()
                     return None
                 if trial.once > TOO_LONG:
