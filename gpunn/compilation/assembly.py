@@ -15,7 +15,7 @@ from gpunn.backends.base import Program
 from gpunn.backends.cpu import CpuProgram, HostBody, itself
 from gpunn.backends.interrupt import Stop, check
 from gpunn.compilation.host_memory import needed_on_host
-from gpunn.compilation.on_gpu import lowered_loops, planned_on_gpu
+from gpunn.compilation.on_gpu import Lowered, lowered_loops, placed_on_gpu
 from gpunn.compilation.runtime import LocalCompilation
 from gpunn.compilation.sections import Section
 from gpunn.compilation.specialise import Build, Specialisation
@@ -109,7 +109,7 @@ def _assembled(section: Section, settings: Settings, hold: bool, state: int = 0)
         else:
             held = _held(ready, section, operations, len(ready.outputs) if hold else state)
             lowered = {made[o]: found for o, found in loops.items()}
-            placements, plan = planned_on_gpu(ready, settings.gpu, settings.tuner, lowered, held)
+            placements, plan = _planned_on_gpu(ready, settings.gpu, settings.tuner, lowered, held)
         needed = needed_on_host(section.graph, plan, bodies, settings.limits)
         program = _program(plan, settings)
         undo.callback(program.close)
@@ -120,6 +120,24 @@ def _assembled(section: Section, settings: Settings, hold: bool, state: int = 0)
         here, later = (tuple(_with_those_of_bodies(found)) for found in (placements, after))
         made_of = Specialisation.of(section, ready, here, program, bodies, operations, later)
         return replace(made_of, host_bytes=needed)
+
+
+def _planned_on_gpu(
+    graph: Graph, gpu: Device, tuner: Tuner | None, lowered: Lowered, held: Sequence[Operand]
+) -> tuple[tuple[Placement, ...], Plan]:
+    """Return the placements of a graph and their plan: with the tuner's choice, or by the rule if that is
+    quicker as a whole.
+    """
+
+    def planned(tuner: Tuner | None) -> tuple[tuple[Placement, ...], Plan]:
+        placements, joined = placed_on_gpu(graph, gpu, tuner, lowered)
+        return placements, make_plan(graph, placements, held, joined)
+
+    found = planned(tuner)
+    if tuner is None or not tuner.compares:
+        return found
+    by_rule = planned(None)
+    return found if tuner.prefers(found, by_rule) else by_rule
 
 
 def _program(plan: Plan, settings: Settings) -> Program:

@@ -1,4 +1,4 @@
-"""planned_on_gpu(): where the operations of a graph run, with the kernels that they have on a GPU."""
+"""placed_on_gpu(): where the operations of a graph run, with the kernels that they have on a GPU."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from gpunn.planning.join import join
 from gpunn.planning.partition import Lower, Placement, partition
 from gpunn.planning.pieces import find_pieces
 from gpunn.planning.places import owners
-from gpunn.planning.plan import Plan, make_plan
 from gpunn.planning.prepend import prepend
 from gpunn.planning.switches import switched
 
@@ -29,30 +28,13 @@ if TYPE_CHECKING:
 Lowered = Mapping[Operation, tuple[Kernel, ...] | str]  # kernels of operations, or why the host runs them
 
 
-def planned_on_gpu(
-    graph: Graph, gpu: Device, tuner: Tuner | None, lowered: Lowered, held: Sequence[Operand]
-) -> tuple[tuple[Placement, ...], Plan]:
-    """Return the placements of a graph on a GPU and their plan: with what the tuner chooses, or by the rule
-    where that is quicker as a whole.
-
-    lowered: operations that have their kernels already. held: see make_plan().
-    """
-
-    def planned(tuner: Tuner | None) -> tuple[tuple[Placement, ...], Plan]:
-        placements, joined = _placed(graph, gpu, tuner, lowered)
-        return placements, make_plan(graph, placements, held, joined)
-
-    found = planned(tuner)
-    if tuner is None or not tuner.compares:
-        return found
-    by_rule = planned(None)
-    return found if tuner.prefers(found, by_rule) else by_rule
-
-
-def _placed(
+def placed_on_gpu(
     graph: Graph, gpu: Device, tuner: Tuner | None, lowered: Lowered
 ) -> tuple[tuple[Placement, ...], dict[Operand, Operand]]:
-    """Return the placements, and for each operand that has no bytes of its own the operand that has them."""
+    """Return the placements of a graph on a GPU; those that are `lowered` have their kernels already.
+
+    Also returns for each operand that has no bytes of its own the operand that has them.
+    """
     others = (o for o in graph.operations if o not in lowered and not o.definition.alias)
     lower = _lowering(gpu, tuner, others)
     placements = partition(graph, lambda operation: lowered.get(operation) or lower(operation))
