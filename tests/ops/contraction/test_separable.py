@@ -147,8 +147,15 @@ def test_tiles_of_each_size(case: Any, hardware_gpu: str, tile: WorkgroupTile) -
     check_both(*case, hardware_gpu)
 
 
-@pytest.mark.parametrize(("side", "splits"), [(4, 64), (4, 4), (8, 32), (16, 8), (32, 8), (32, 4)])
-@pytest.mark.parametrize("case", [*WIDE, *(c for c in drawn_cases() if depth_of(c) > 12)], ids=described)
+@pytest.mark.parametrize(
+    ("case", "side", "splits"),
+    [
+        *((case, *division) for case in WIDE for division in ((4, 4), (8, 32))),
+        *((WIDE[1], *division) for division in ((4, 64), (16, 8), (32, 8), (32, 4))),
+        *((case, 16, 16) for case in drawn_cases() if depth_of(case) > 12),
+    ],
+    ids=lambda value: str(value) if isinstance(value, int) else described(value),
+)
 def test_whole_rows(case: Any, side: int, splits: int, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer splits are those of more pixels, whose rows take several parts of the memory."""
     limit_device(monkeypatch, software=False)
