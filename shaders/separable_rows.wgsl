@@ -4,8 +4,9 @@
 // its memory, it computes COLUMNS vec4 columns of y. So it waits for loads of x twice, not once in each step.
 // Expects y, w [4 K4, 4 N4] and bias [4 N4], with zeros behind the channels; p.M, all pixels; p.N4 (vec4 columns);
 // p.ACROSS (workgroups side by side); SPLITS, the invocations that share a sum, a power of two from 4 on; COLUMNS, a
-// power of two, up to 256 / SPLITS; put_channels() of lib/rows.wgsl or lib/rows_of_fours.wgsl; what
-// lib/separable_pixels.wgsl expects. An invocation adds up every SPLITS-th vec4 of 4 pixels for a vec4 column.
+// power of two, up to 256 / SPLITS; AT_ONCE, the vec4s of a pixel that an invocation loads together, 1 or 2;
+// put_channels() of lib/rows.wgsl or lib/rows_of_fours.wgsl; what lib/separable_pixels.wgsl expects. An invocation adds
+// up every SPLITS-th vec4 of 4 pixels for a vec4 column.
 
 const GROUPS: u32 = WX / (COLUMNS * SPLITS); // of four pixels
 const PIXELS: u32 = 4u * GROUPS;
@@ -37,13 +38,12 @@ fn main(at: Invocation) {
     let fours = min(FOURS, p.K4 - begin);
     workgroupBarrier();
     var four = i / 4u % APART;
-    for (; four + APART < fours; four += 2u * APART) {
+    for (; four + (AT_ONCE - 1u) * APART < fours; four += AT_ONCE * APART) {
       let v = four_at(row, begin + four);
-      let next = four_at(row, begin + four + APART);
+      if (AT_ONCE == 2u) { hold(four + APART, pixel, four_at(row, begin + four + APART)); }
       hold(four, pixel, v);
-      hold(four + APART, pixel, next);
     }
-    if (four < fours) { hold(four, pixel, four_at(row, begin + four)); }
+    if (AT_ONCE == 2u && four < fours) { hold(four, pixel, four_at(row, begin + four)); }
     workgroupBarrier();
     var k = split;
     for (; k + SPLITS < fours; k += 2u * SPLITS) {

@@ -39,7 +39,8 @@ from gpunn.types import Array, TensorType
 _WINDOW = ("stride", "dilation", "padding")  # attributes of the depthwise convolution
 _FOUR = 4  # channels between the two that an invocation computes at once
 _MOST_CELLS = 49  # of a window: they are written out
-_CELLS_AT_ONCE = 9  # that an invocation loads before it adds them up, where it computes little else
+# Cells that an invocation loads before it adds them up, of two vec4s of channels: the code of more is long.
+_CELLS_AT_ONCE = 9
 
 
 def _depthwise(call: Call) -> Call:
@@ -134,11 +135,15 @@ def _with_windows(call: Call, product: Kernel) -> Kernel:
     name = call["between"]
     between = Function(("x",), "x" if name is None else ACTIVATIONS[name].expression_for(call.y.dtype))
     functions = {**product.functions, "between": between}
-    together = product.body == WHOLE_ROWS and height * width <= _CELLS_AT_ONCE
+    whole = product.body == WHOLE_ROWS
+    together = whole and height * width <= _CELLS_AT_ONCE
+    constants = {**product.constants, "AT_ONCE": 1 + together} if whole else product.constants
     generated = f"{product.generated}\n{_window_sum(height, width, together)}"
     reason = f"{product.reason}, rows of depthwise windows of {height} x {width}"
     reads = (*product.reads, taps, bias)
-    return replace(product, reads=reads, functions=functions, generated=generated, reason=reason)
+    return replace(
+        product, reads=reads, constants=constants, functions=functions, generated=generated, reason=reason
+    )
 
 
 @cache
