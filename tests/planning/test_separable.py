@@ -22,9 +22,11 @@ Build = Callable[[Model, Operand], Operand]
 ONE = "depthwise_conv2d+conv2d"
 
 
-def separable(model: Model, x: Operand, channels: int = 12, activation: str | None = "relu6") -> Operand:
+def separable(
+    model: Model, x: Operand, channels: int = 12, activation: str | None = "relu6", size: int = 3
+) -> Operand:
     """Add both convolutions; small whole numbers, so float32 computes them exactly."""
-    taps, bias = constant(model, 1, 3, 3, x.type.shape[3]), constant(model, x.type.shape[3])
+    taps, bias = constant(model, 1, size, size, x.type.shape[3]), constant(model, x.type.shape[3])
     between = add(model, "depthwise_conv2d", x, taps, bias, padding="same", activation=activation)
     filter = constant(model, channels, 1, 1, x.type.shape[3])
     return add(model, "conv2d", between, filter, constant(model, channels, seed=2))
@@ -233,24 +235,30 @@ def test_software_is_not_offered_the_kernel(tuner: Last, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(
-    ("image", "invocations", "expected"),
+    ("image", "size", "invocations", "together"),
     [
-        ((1, 9, 8), 1 << 15, [f"{ONE}+add"]),
-        ((1, 9, 8), 1 << 8, ["depthwise_conv2d", "conv2d+add"]),
-        ((2, 90, 80), 1 << 15, ["depthwise_conv2d", "conv2d+add"]),
+        ((1, 9, 8), 3, 1 << 15, True),
+        ((1, 9, 8), 3, 1 << 8, False),
+        ((2, 90, 80), 3, 1 << 15, False),
+        ((1, 9, 8), 5, 1 << 15, False),
     ],
 )
 def test_the_rule_takes_one_kernel_for_few_pixels(
-    image: tuple[int, ...], invocations: int, expected: list[str], gpu: str, monkeypatch: pytest.MonkeyPatch
+    image: tuple[int, ...],
+    size: int,
+    invocations: int,
+    together: bool,
+    gpu: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Few for the device: a workgroup has whole rows of them."""
+    """Few for the device, and of small windows: a workgroup has whole rows of them."""
     limit_device(monkeypatch, software=False, parallel_invocations=invocations)
     model = Model("separable")
     x = model.input("x", float32(*image, 48))
-    model.output(add(model, "add", x, separable(model, x, 48)))
+    model.output(add(model, "add", x, separable(model, x, 48, size=size)))
     names, compiled, _ = ran(model, tuned=False)
-    assert names == expected
-    assert ("separable_rows" in [row.kernel.body for row in compiled.plan_rows()]) == (len(expected) == 1)
+    assert names == ([f"{ONE}+add"] if together else ["depthwise_conv2d", "conv2d+add"])
+    assert ("separable_rows" in [row.kernel.body for row in compiled.plan_rows()]) == together
 
 
 def test_fused_convolutions_are_measured_and_compared_with_exact_results(

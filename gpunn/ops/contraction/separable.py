@@ -194,7 +194,9 @@ def _attrs(first: Call, second: Call) -> Mapping[str, Any] | None:
 
 
 def _leads(call: Call) -> bool:
-    """Tell whether one kernel comes before two: it has whole rows, and not too many of them."""
+    """Tell whether one kernel comes before two: windows are small, and it has whole rows, not too many."""
+    if math.prod(call.input(1).shape[1:3]) > _CELLS_AT_ONCE:
+        return False  # no GPU has measured these
     kernels = (kernel for way in _kernels(call) for kernel in way.kernels)
     return any(k.body == WHOLE_ROWS and k.constants["SPLITS"] >= FAST_SPLITS for k in kernels)
 
