@@ -1,7 +1,7 @@
 //!use separable_pixels grid
 // A depthwise convolution over height and width, and the 1 x 1 convolution behind it, for few pixels. A workgroup of
 // 256 computes PIXELS of those between the two, with all their channels, or with FOURS vec4s at a time; from them, in
-// its memory, it computes COLUMNS vec4 columns of y. So it waits for loads of x twice, not once in each step.
+// its memory, it computes COLUMNS vec4 columns of y. So it waits for loads of x a few times, not in each step.
 // Expects y, w [4 K4, 4 N4] and bias [4 N4], with zeros behind the channels; p.M, all pixels; p.N4 (vec4 columns);
 // p.ACROSS (workgroups side by side); SPLITS, the invocations that share a sum, a power of two from 4 on; COLUMNS, a
 // power of two, up to 256 / SPLITS; AT_ONCE, the vec4s of a pixel that an invocation loads together, 1 or 2;

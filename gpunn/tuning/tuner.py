@@ -104,8 +104,13 @@ class Tuner:
         if known is None:
             return True
         rule_seconds, chosen_seconds = (seconds or 0.0 for seconds in known.seconds)
-        self._wholes.setdefault(key, Whole(rule_seconds, chosen_seconds, measured=False))
-        return self._wholes[key].taken
+        whole = self._wholes.setdefault(key, Whole(rule_seconds, chosen_seconds, measured=False))
+        if not whole.taken:
+            times = whole.chosen_seconds * 1e3, whole.rule_seconds * 1e3
+            _log.info(
+                "the rule's kernels are taken: all together the chosen take %.3g ms, these %.3g", *times
+            )
+        return whole.taken
 
     def result(self, model: str) -> Tuning:
         """Return what was decided so far, for a model of that name."""

@@ -110,8 +110,10 @@ def test_hardware_takes_what_is_quicker_as_a_whole(
     new_process: Callable[[], None],
     limited: Callable[..., None],
     monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """What was found holds in other processes, until it is measured again."""
+    """What was found holds in other processes, until it is measured again; the log tells of the rule's."""
+    caplog.set_level(logging.INFO, "gpunn.tuning")
     limited(software=False)
     offer("slow", "quick")
     compare, compared = measurement.Bench.compare, list[int]()
@@ -126,11 +128,14 @@ def test_hardware_takes_what_is_quicker_as_a_whole(
     assert bodies(model(), gpu, SUSTAINED) == ["the quick"]
     new_process()
     assert bodies(model(), gpu, SUSTAINED) == ["the quick"]
-    assert compared == [2]
+    assert compared == [2] and not caplog.messages
     (whole,) = gpunn.tune(model(), again=True).wholes
     assert compared == [2, 2] and whole.measured and not whole.taken
     new_process()
+    caplog.clear()
     assert bodies(model(), gpu, SUSTAINED) == ["the slow"]
+    (told,) = caplog.messages
+    assert told.startswith("the rule's kernels are taken: all together the chosen take ")
     (whole,) = gpunn.tune(model()).wholes
     assert compared == [2, 2] and not whole.measured and whole.chosen_seconds > whole.rule_seconds > 0
 
