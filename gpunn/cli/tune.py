@@ -31,6 +31,11 @@ from gpunn.wording import counted
 
 app = subcommand()
 
+_CHANGES = {  # how a program is with a change and without, and what that is called; see Whole
+    "chosen": (("with these", "these"), ("by the rule", "the rule's")),
+    "inlined": (("with parameters as constants", "constants"), ("in a buffer", "the buffer")),
+}
+
 
 @app.command()
 def tune(
@@ -73,9 +78,9 @@ def _print(console: Console, found: Tuning, every: bool) -> None:
         _print_calls(console, found, every)
     console.print()
     for whole in found.wholes:
-        times = f"{duration(whole.chosen_seconds)} with these, {duration(whole.rule_seconds)} by the rule"
-        taken = "these" if whole.taken else "the rule's"
-        say(console, f"all together: {times}; sustained-speed takes {taken}")
+        (how, name), (otherwise, other) = _CHANGES[whole.change]
+        times = f"{duration(whole.seconds)} {how}, {duration(whole.seconds_without)} {otherwise}"
+        say(console, f"all together: {times}; sustained-speed takes {name if whole.taken else other}")
     known = sum(not call.measured for call in found.calls)
     if known:
         say(console, f"known from before: {counted(known, 'call')} (--again measures them)")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -32,6 +32,7 @@ from gpunn.passes import optimise
 from gpunn.passes.relax import relax
 from gpunn.passes.rewrite import everywhere
 from gpunn.passes.rounds import several_rounds
+from gpunn.planning.inline import inline
 from gpunn.planning.partition import ALIAS, DEVICE, HOST, Placement, partition
 from gpunn.planning.plan import Plan, make_plan
 from gpunn.types import Array, TensorType
@@ -125,19 +126,30 @@ def _assembled(section: Section, settings: Settings, hold: bool, state: int = 0)
 def _planned_on_gpu(
     graph: Graph, gpu: Device, tuner: Tuner | None, lowered: Lowered, held: Sequence[Operand]
 ) -> tuple[tuple[Placement, ...], Plan]:
-    """Return the placements of a graph and their plan: with the tuner's choice, or by the rule if that is
-    quicker as a whole.
+    """Return the placements of a graph and their plan: by the rule, or as the tuner chooses.
+
+    It chooses kernels, and whether their parameters are constants. On hardware it takes what is quicker as a
+    whole; on software parameters are constants where that is known to pay.
     """
 
-    def planned(tuner: Tuner | None) -> tuple[tuple[Placement, ...], Plan]:
-        placements, joined = placed_on_gpu(graph, gpu, tuner, lowered)
+    def planned(
+        placements: tuple[Placement, ...], joined: Mapping[Operand, Operand]
+    ) -> tuple[tuple[Placement, ...], Plan]:
         return placements, make_plan(graph, placements, held, joined)
 
-    found = planned(tuner)
+    placements, joined = placed_on_gpu(graph, gpu, tuner, lowered)
+    if tuner is not None and gpu.properties.software:
+        return planned(inline(placements, every=False), joined)
+    found = planned(placements, joined)
     if tuner is None or not tuner.compares:
         return found
-    by_rule = planned(None)
-    return found if tuner.prefers(found, by_rule) else by_rule
+    if tuner.differs:
+        placements, by_rule = placed_on_gpu(graph, gpu, None, lowered)
+        other = planned(placements, by_rule)
+        if tuner.prefers("chosen", found, other) is False:
+            found, joined = other, by_rule
+    inlined = planned(inline(found[0], every=True), joined)
+    return inlined if tuner.prefers("inlined", inlined, found) else found
 
 
 def _program(plan: Plan, settings: Settings) -> Program:

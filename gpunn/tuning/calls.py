@@ -8,7 +8,8 @@ from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
 from gpunn.backends.webgpu.lower import candidates
-from gpunn.backends.webgpu.shader import ShaderKey, generate, key_of, param_block, source, target
+from gpunn.backends.webgpu.params import param_block
+from gpunn.backends.webgpu.shader import ShaderKey, generate, key_of, source, target
 from gpunn.device import DeviceProperties
 from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Candidate, Kernel, Read, Scratch, Write
@@ -82,7 +83,9 @@ def _kernels(operation: Operation, candidate: Candidate, apart: bool) -> Iterato
 
 
 def _kernel(kernel: Kernel, operation: Operation, apart: bool) -> Hashable:
-    return _source(key_of(kernel, operation, apart)), kernel.groups, param_block(kernel)
+    key = key_of(kernel, operation, apart)
+    text = _source(key._replace(inlined=()))  # parameters are digested below
+    return text, key.bound_params, kernel.groups, param_block(kernel)
 
 
 @functools.lru_cache(1024)

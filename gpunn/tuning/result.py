@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from gpunn.document import as_document
 from gpunn.types import Shape
+
+Change = Literal["chosen", "inlined"]  # see Whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,20 +60,22 @@ class TunedCall:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """The least seconds of a program's dispatches on hardware: by the rule, and as was chosen call by call.
+    """The least seconds of a program's dispatches on hardware, all together, with and without a change.
 
-    What a kernel takes also depends on those around it, so the choice is taken only if it is quicker as a
-    whole. measured: as of TunedCall.
+    What a kernel takes also depends on those around it, so a change is taken only if it is quicker as a
+    whole. change: "chosen", the kernels that were chosen call by call in place of the rule's; "inlined",
+    parameters that are constants of the shaders, after that. measured: as of TunedCall.
     """
 
-    rule_seconds: float
-    chosen_seconds: float
+    change: Change
+    seconds: float
+    seconds_without: float
     measured: bool
 
     @property
     def taken(self) -> bool:
-        """Tell whether the chosen kernels are taken."""
-        return self.chosen_seconds < self.rule_seconds
+        """Tell whether the change is taken."""
+        return self.seconds < self.seconds_without
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +84,8 @@ class Tuning:
 
     small: how many further calls were so small that the first candidate was taken. method: how times were
     measured; see Stopwatch. seconds: how long the tuner took. stored: whether other processes find in the
-    user's cache folder what was measured; False if the folder cannot be written. wholes: of the programs in
-    which hardware does not run the rule's kernels alone.
+    user's cache folder what was measured; False if the folder cannot be written. wholes: of the programs of
+    hardware.
     """
 
     model: str

@@ -21,7 +21,7 @@ from gpunn.progress import Progress, untold
 from gpunn.tuning.calls import TunableCall, plan_key, tunable_calls
 from gpunn.tuning.measurement import Bench
 from gpunn.tuning.records import Records
-from gpunn.tuning.result import Record, TunedCall, Tuning, Whole, tuned_call
+from gpunn.tuning.result import Change, Record, TunedCall, Tuning, Whole, tuned_call
 
 _log = logging.getLogger(__name__)
 _one_at_a_time = fork.lock()  # two that measure would disturb each other
@@ -78,37 +78,44 @@ class Tuner:
 
     @property
     def compares(self) -> bool:
-        """Tell whether prefers() is to be asked: see Bench, and something else than the rule's was chosen."""
-        return self._bench.compares and any(call.chosen for call in self._calls.values())
+        """Tell whether it compares plans; see Bench."""
+        return self._bench.compares
 
-    def prefers(self, chosen: Planned, rule: Planned) -> bool:
-        """Tell whether a plan with the chosen kernels takes less time as a whole than that of the rule.
+    @property
+    def differs(self) -> bool:
+        """Tell whether something else than the rule's was chosen for a call."""
+        return any(call.chosen for call in self._calls.values())
 
-        It is compared once; without a comparison it is preferred. Raises DeviceError if the device is lost.
+    def prefers(self, change: Change, changed: Planned, before: Planned) -> bool | None:
+        """Tell whether a plan with a change takes less time as a whole than that without; see Whole.
+
+        They are compared once. None if they are equal, or cannot be compared. Raises DeviceError if the
+        device is lost.
         """
-        keys = [plan_key(placements) for placements, _ in (chosen, rule)]
+        keys = [plan_key(placements) for placements, _ in (changed, before)]
         if keys[0] == keys[1]:
-            return True
+            return None
         began, key = time.perf_counter(), "-".join(keys)
         with holding(_one_at_a_time):
             kept = self._kept()
             known = None if self._again and key not in self._wholes else kept.get(key, len(keys))
             if known is None and self._measures:
-                found = self._bench.compare([plan for _, plan in (rule, chosen)])
+                found = self._bench.compare([plan for _, plan in (before, changed)])
                 if found is not None:
                     known = Record(int(found[1] < found[0]), found, ("", ""))
                     kept.remember(key, known)
                     self._stored = kept.store({key: known}) and self._stored
-                    self._wholes[key] = Whole(found[0], found[1], measured=True)
+                    self._wholes[key] = Whole(change, found[1], found[0], measured=True)
         self._seconds += time.perf_counter() - began
         if known is None:
-            return True
-        rule_seconds, chosen_seconds = (seconds or 0.0 for seconds in known.seconds)
-        whole = self._wholes.setdefault(key, Whole(rule_seconds, chosen_seconds, measured=False))
-        if not whole.taken:
-            times = whole.chosen_seconds * 1e3, whole.rule_seconds * 1e3
+            return None
+        without, seconds = (seconds or 0.0 for seconds in known.seconds)
+        whole = self._wholes.setdefault(key, Whole(change, seconds, without, measured=False))
+        if change == "chosen" and not whole.taken:
             _log.info(
-                "the rule's kernels are taken: all together the chosen take %.3g ms, these %.3g", *times
+                "the rule's kernels are taken: all together the chosen take %.3g ms, these %.3g",
+                whole.seconds * 1e3,
+                whole.seconds_without * 1e3,
             )
         return whole.taken
 

@@ -24,7 +24,7 @@ def _kernel(call: Call, way: str) -> Kernel:
         threads=flat_threads(call.x.size),
         workgroup=(64, 1, 1),
         reads=(Read("x", 0),),
-        params={"count": call.x.size, "rounds": _ROUNDS[way], "error": 0.25 if way == "wrong" else 0.0},
+        params={"count": call.x.size, "rounds": _ROUNDS[way], "quarters": int(way == "wrong")},
         loop_iterations=_ROUNDS[way],
         reason=f"the {way} one",
     )

@@ -77,7 +77,8 @@ def test_hardware_is_warm_and_has_all_pipelines_before_it_is_measured(
     monkeypatch.setattr(bench, "_begin", begun)
     monkeypatch.setattr(bench, "_compete", lambda *given: events.append("measured") or compete(*given))
     assert bodies(model(), gpu, SUSTAINED) == ["the quick"]
-    assert events[:2] == ["1 pipelines"] * 2 and device.pipeline_count == 1, "both have one"
+    assert events[:2] == ["1 pipelines"] * 2, "both have one"
+    assert device.pipeline_count == 2, "the other one has its parameters as constants"
     assert events[2] == events[events.index("measured") - 1] == "warm"
 
 
@@ -104,50 +105,86 @@ def test_hardware_repeats_no_kernel_in_a_row(
     assert found.ways[0].seconds and found.ways[1].seconds and found.ways[1].seconds < found.ways[0].seconds
 
 
+@pytest.fixture
+def wholes(limited: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> dict[bool, list[bool]]:
+    """Compare plans as on hardware, but with known outcomes.
+
+    What is returned says, of each comparison with and without parameters as constants, whether the change is
+    quicker; each takes the first answer out, unless it is the last one.
+    """
+    limited(software=False)
+    compare, answers = measurement.Bench.compare, {False: [True], True: [False]}
+
+    def compared(bench: measurement.Bench, plans: Sequence[Plan]) -> tuple[float, ...]:
+        found = compare(bench, plans)
+        assert found is not None and min(found) > 0
+        before, changed = (plan.segments[0].placements[0].kernels[0] for plan in plans)
+        assert not before.inlined
+        listed = answers[changed.inlined]
+        quicker = listed.pop(0) if len(listed) > 1 else listed[0]
+        return (2e-3, 1e-3) if quicker else (1e-3, 2e-3)
+
+    monkeypatch.setattr(measurement.Bench, "compare", compared)
+    return answers
+
+
 def test_hardware_takes_what_is_quicker_as_a_whole(
     gpu: str,
     offer: Offer,
     new_process: Callable[[], None],
-    limited: Callable[..., None],
-    monkeypatch: pytest.MonkeyPatch,
+    wholes: dict[bool, list[bool]],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """What was found holds in other processes, until it is measured again; the log tells of the rule's."""
     caplog.set_level(logging.INFO, "gpunn.tuning")
-    limited(software=False)
     offer("slow", "quick")
-    compare, compared = measurement.Bench.compare, list[int]()
-
-    def timed(bench: measurement.Bench, plans: Sequence[Plan]) -> tuple[float, ...] | None:
-        found = compare(bench, plans)
-        assert found is not None and 0 < found[1] < found[0]
-        compared.append(len(plans))
-        return found[::-1] if len(compared) > 1 else found
-
-    monkeypatch.setattr(measurement.Bench, "compare", timed)
+    wholes[False] = [True, False]
     assert bodies(model(), gpu, SUSTAINED) == ["the quick"]
     new_process()
-    assert bodies(model(), gpu, SUSTAINED) == ["the quick"]
-    assert compared == [2] and not caplog.messages
-    (whole,) = gpunn.tune(model(), again=True).wholes
-    assert compared == [2, 2] and whole.measured and not whole.taken
+    assert bodies(model(), gpu, SUSTAINED) == ["the quick"] and wholes[False] == [False]
+    assert not caplog.messages
+    whole, _ = gpunn.tune(model(), again=True).wholes
+    assert (whole.change, whole.measured, whole.taken) == ("chosen", True, False)
     new_process()
     caplog.clear()
     assert bodies(model(), gpu, SUSTAINED) == ["the slow"]
     (told,) = caplog.messages
-    assert told.startswith("the rule's kernels are taken: all together the chosen take ")
-    (whole,) = gpunn.tune(model()).wholes
-    assert compared == [2, 2] and not whole.measured and whole.chosen_seconds > whole.rule_seconds > 0
+    assert told == "the rule's kernels are taken: all together the chosen take 2 ms, these 1"
+    whole, _ = gpunn.tune(model()).wholes
+    assert (whole.change, whole.measured, whole.taken) == ("chosen", False, False)
+    assert (whole.seconds, whole.seconds_without) == (2e-3, 1e-3)
 
 
-def test_equal_plans_are_not_compared(
-    gpu: str, offer: Offer, limited: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("quicker", [True, False])
+@pytest.mark.parametrize("ways", [("slow", "quick"), ("quick", "slow")])
+def test_hardware_has_parameters_as_constants_where_that_is_quicker(
+    gpu: str,
+    offer: Offer,
+    new_process: Callable[[], None],
+    wholes: dict[bool, list[bool]],
+    ways: tuple[str, str],
+    quicker: bool,
 ) -> None:
-    limited(software=False)
-    monkeypatch.delattr(measurement.Bench, "compare")
+    offer(*ways)
+    wholes[True] = [quicker, not quicker]
+    for _ in range(2):  # the second one finds what the first one has measured
+        with model().compile(gpu, SUSTAINED) as compiled:
+            np.testing.assert_allclose(compiled(X), X + 1, atol=1e-5)
+            (row,) = compiled.plan_rows()
+        assert row.kernel.inlined == quicker and row.kernel.reason.startswith("the quick one")
+        new_process()
+    whole = gpunn.tune(model()).wholes[-1]
+    assert (whole.change, whole.measured, whole.taken) == ("inlined", False, quicker)
+    with model().compile(gpu, FAST) as compiled:
+        assert not any(row.kernel.inlined for row in compiled.plan_rows())
+
+
+def test_equal_plans_are_not_compared(gpu: str, offer: Offer, wholes: dict[bool, list[bool]]) -> None:
     offer("quick", "slow")
+    wholes[False] = []
     assert bodies(model(), gpu, SUSTAINED) == ["the quick"]
-    assert not gpunn.tune(model()).wholes
+    (whole,) = gpunn.tune(model()).wholes
+    assert whole.change == "inlined" and not whole.taken
 
 
 def test_software_compares_no_plans(gpu: str, offer: Offer, monkeypatch: pytest.MonkeyPatch) -> None:

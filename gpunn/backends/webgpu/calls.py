@@ -18,7 +18,8 @@ from gpunn.backends.webgpu.loop_shader import (
     words,
     workgroup_bytes,
 )
-from gpunn.backends.webgpu.shader import key_of, ordered_params, source, target
+from gpunn.backends.webgpu.params import ordered_params
+from gpunn.backends.webgpu.shader import key_of, source, target
 from gpunn.backends.webgpu.statements import HOLE, Number, Statement, parameters, unsigned
 from gpunn.device import SUBGROUP_BARRIERS, SUBGROUPS, DeviceProperties
 from gpunn.graph.operation import Operand, Operation

@@ -347,4 +347,4 @@ def _kinds(key: ShaderKey) -> tuple[str, ...]:
     """Return the kind of each binding of a pipeline, as WebGPU spells it."""
     bindings = (b for b in key.bindings if b.dtype for _ in range(b.segments.count if b.segments else 1))
     kinds = ["storage" if b.shared else "read-only-storage" for b in bindings]
-    return (*kinds, "uniform") if key.params else tuple(kinds)
+    return (*kinds, "uniform") if key.bound_params else tuple(kinds)

@@ -259,4 +259,5 @@ def workgroup_bytes(text: str) -> int:
 
 def unbound(key: ShaderKey) -> ShaderKey:
     """Return a key without what makes no difference inside a loop."""
-    return key._replace(bindings=tuple(b._replace(shared=True, wide=False) for b in key.bindings))
+    bindings = tuple(b._replace(shared=True, wide=False) for b in key.bindings)
+    return key._replace(bindings=bindings, inlined=())

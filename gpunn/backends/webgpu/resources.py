@@ -18,9 +18,10 @@ from gpunn.backends.webgpu.bundles import bundled
 from gpunn.backends.webgpu.device import Device
 from gpunn.backends.webgpu.memory import WORD, Constant, padded
 from gpunn.backends.webgpu.native import Copy, Dispatch, await_submission, submit
+from gpunn.backends.webgpu.params import param_block
 from gpunn.backends.webgpu.recordings import Recordings
 from gpunn.backends.webgpu.ring import Ring
-from gpunn.backends.webgpu.shader import ShaderKey, key_of, param_block, source, target
+from gpunn.backends.webgpu.shader import ShaderKey, key_of, source, target
 from gpunn.backends.webgpu.stage import ReadBack, Stage, Upload
 from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Kernel, Note, Pack, Read, Scratch, Write
@@ -234,11 +235,12 @@ class Resources:
 
     def _dispatch(self, operation: Operation, kernel: Kernel, params: dict[str, Any]) -> Dispatch:
         check()
-        pipeline, layout, new = self._pipeline(self._key(operation, kernel))
+        key = self._key(operation, kernel)
+        pipeline, layout, new = self._pipeline(key)
         resources = [b for r in kernel.reads if r.present for b in _bound(self._resource(operation, r), r)]
         for write in kernel.writes:
             resources += _bound(self._tensor(target(write, operation), write.window), write)
-        resources += [params] if kernel.params else []
+        resources += [params] if key.bound_params else []
         made = Dispatch(pipeline, self._group(layout, resources), kernel.groups)
         if new:
             self._begin(made)

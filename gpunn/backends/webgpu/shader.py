@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import functools
 import re
-import struct
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import NamedTuple, Protocol
-
-import numpy as np
 
 from gpunn.backends.webgpu.accessors import (
     HALF,
@@ -30,11 +27,12 @@ from gpunn.backends.webgpu.accessors import (
     vector_type,
 )
 from gpunn.backends.webgpu.appended import chain
+from gpunn.backends.webgpu.params import literals, ordered_params, param_type
 from gpunn.backends.webgpu.prepended import rows
 from gpunn.backends.webgpu.wgsl import identifiers, used_libraries
 from gpunn.errors import DeviceError
 from gpunn.graph.operation import Operand, Operation
-from gpunn.kernel import Function, Kernel, Param, Read, Scratch, Write, ceil_div
+from gpunn.kernel import Function, Kernel, Read, Scratch, Write
 from gpunn.rows import Rows, Walk
 from gpunn.types import DType
 
@@ -43,7 +41,10 @@ _WITHOUT_SHIFTS = "bytes_by_reals"  # in shaders/lib, in the place of "bytes"
 
 
 class ShaderKey(NamedTuple):
-    """All that makes one pipeline differ from another; sizes and numbers (`p`) are not part of it."""
+    """All that makes one pipeline differ from another; sizes and numbers (`p`) are not part of it.
+
+    `inlined`: the numbers nevertheless, as WGSL, where the shader has them and no buffer.
+    """
 
     body: str
     workgroup: tuple[int, int, int]
@@ -56,6 +57,12 @@ class ShaderKey(NamedTuple):
     accumulator: DType | None
     generated: str = ""
     halves: bool = False
+    inlined: tuple[str, ...] = ()
+
+    @property
+    def bound_params(self) -> bool:
+        """Tell whether numbers come from a buffer, the last binding."""
+        return bool(self.params) and not self.inlined
 
 
 class _Folder(Protocol):
@@ -89,15 +96,6 @@ def file_of(name: str) -> str:
     return name if name.endswith(SUFFIX) else f"shaders/{name}{SUFFIX}"
 
 
-def param_type(value: Param) -> str:
-    """Return the WGSL type of a parameter."""
-    if isinstance(value, tuple):
-        return "vec4<i32>" if len(value) == 4 else "vec2<u32>"
-    if isinstance(value, complex):
-        return "vec2<f32>"
-    return "f32" if isinstance(value, float) else "u32"
-
-
 def key_of(kernel: Kernel, operation: Operation, apart: bool = False) -> ShaderKey:
     """Collect what the pipeline of a kernel of an operation depends on.
 
@@ -108,7 +106,7 @@ def key_of(kernel: Kernel, operation: Operation, apart: bool = False) -> ShaderK
     bindings = (*reads, *writes)
     if kernel.wide_words:
         bindings = tuple(b._replace(wide=has_wide_words(b)) for b in bindings)
-    packed = kernel.without_shifts and any(b.dtype in PACKED_TYPES for b in bindings)
+    packed = any(b.dtype in PACKED_TYPES for b in bindings)
     return ShaderKey(
         body=kernel.body,
         workgroup=kernel.workgroup,
@@ -116,11 +114,12 @@ def key_of(kernel: Kernel, operation: Operation, apart: bool = False) -> ShaderK
         params=tuple((name, param_type(value)) for name, value in ordered_params(kernel)),
         constants=tuple(sorted(kernel.constants.items())),
         functions=tuple(sorted(kernel.functions.items())),
-        libraries=(*kernel.libraries, _WITHOUT_SHIFTS) if packed else kernel.libraries,
+        libraries=(*kernel.libraries, *[_WITHOUT_SHIFTS] * (packed and kernel.without_shifts)),
         lanes=kernel.lanes,
         accumulator=kernel.accumulator,
         generated=kernel.generated,
         halves=kernel.halves,
+        inlined=literals(kernel, packed) if kernel.inlined else (),
     )
 
 
@@ -164,38 +163,6 @@ def _width(bound: Read | Write, rows: Rows | Walk | None) -> int:
 def _rows(rows: Rows | Walk | None) -> tuple[int, int]:
     """Return how accessors find elements in rows: Binding.rows and Binding.levels."""
     return (0, 0) if rows is None else (rows.unit, len(rows.levels()))
-
-
-def ordered_params(kernel: Kernel) -> list[tuple[str, Param]]:
-    """Sort parameters into the order of `struct P`: long vectors first, so that nothing needs padding."""
-    return sorted(kernel.params.items(), key=lambda item: -_components(item[1]))
-
-
-def _components(value: Param) -> int:
-    if isinstance(value, tuple):
-        return len(value)
-    return 2 if isinstance(value, complex) else 1
-
-
-def param_block(kernel: Kernel) -> bytes:
-    """Pack a kernel's `struct P`: little-endian 32-bit words, filled up to a multiple of 16 bytes.
-
-    Raises DeviceError for an integer that does not fit 32 bits.
-    """
-    block = b""
-    for name, value in ordered_params(kernel):
-        if isinstance(value, tuple):
-            block += struct.pack("<4i" if len(value) == 4 else "<2I", *value)
-        elif isinstance(value, complex):
-            block += struct.pack("<2f", value.real, value.imag)
-        elif isinstance(value, float):
-            with np.errstate(over="ignore"):  # an infinity, as in numpy's float32
-                block += np.array(value, "<f4").tobytes()
-        elif 0 <= value < 2**32:
-            block += struct.pack("<I", value)
-        else:
-            raise DeviceError(f"parameter {name} of {kernel.body} does not fit 32 bits: {value}")
-    return block + bytes(ceil_div(len(block), 16) * 16 - len(block))
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +263,8 @@ def _declarations(key: ShaderKey, names: frozenset[str]) -> Iterator[str]:
     if key.params:
         fields = ", ".join(f"{name}: {kind}" for name, kind in key.params)
         yield f"struct P {{ {fields} }}"
-        yield f"@group(0) @binding({slot}) var<uniform> p: P;"
+        bound, made = f"@group(0) @binding({slot}) var<uniform> p: P;", ", ".join(key.inlined)
+        yield bound if key.bound_params else f"var<private> p: P = P({made});"
     functions = {"apply": Function(("x",), "x"), **dict(key.functions)}
     elements = {b.name: element_type(b.computed or b.dtype) for b in key.bindings if b.dtype is not None}
     if key.accumulator is not None:

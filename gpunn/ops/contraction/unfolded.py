@@ -81,6 +81,7 @@ def _unfolded(call: Call, window: Window, product: Kernel, depth: int, absent: i
         libraries=("seen_bytes" if singly else "seen",),
         lanes=lanes,
         loop_iterations=nested(depth // at_once).iterations,
+        index_bound=True,
         reason=f"what the windows of {rows} pixels see: {terms} elements each",
     )
     x, *others = product.reads

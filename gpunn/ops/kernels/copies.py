@@ -81,6 +81,7 @@ def strided_copy(
         functions=functions or {},
         lanes=way.lanes,
         loop_iterations=way.loops,
+        index_bound=True,
         reason=reason,
     )
 

@@ -162,6 +162,7 @@ def _singly(call: Call, how: _Pass, partial: DType) -> list[Kernel]:
         constants={**group.constants, **size},
         libraries=("pool_shared" if group.size > 1 else "pool_alone",),
         lanes=lanes,
+        index_bound=True,
         reason=f"one output pixel x {lanes} channels"
         + (f", rows in {group.size} shares" if group.size > 1 else ""),
     )
