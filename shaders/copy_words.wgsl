@@ -4,9 +4,11 @@
 // Expects x, y; p.count, the fours of y; p.x_start, p.x_stride with a _hi; p.y_start, counted in fours; what
 // lib/coords.wgsl expects. An invocation copies four elements.
 
-fn element(i: u32) -> T { return apply(load_x(p.x_start + along(coords(i), p.x_stride, p.x_stride_hi))); }
+fn element(at: Coords) -> T { return apply(load_x(p.x_start + along(at, p.x_stride, p.x_stride_hi))); }
 
 fn compute(i: u32) {
-  let k = 4u * i;
-  storev_y(p.y_start + i, V(element(k), element(k + 1u), element(k + 2u), element(k + 3u)));
+  let first = coords(4u * i);
+  let second = next_coords(first);
+  let third = next_coords(second);
+  storev_y(p.y_start + i, V(element(first), element(second), element(third), element(next_coords(third))));
 }

@@ -53,6 +53,8 @@ CASES: dict[str, list[tuple[str, tuple[int, ...], Mapping[str, Any]]]] = {
         ("strided_slice", (9, 16, 23), {"begin": (0, 0, 1), "end": (8, 15, 22), "strides": (1, 1, 1)}),
         ("split", (100, 43), {"axis": 1, "sizes": (21, 22)}),
         ("tile", (38, 5), {"multiples": (2, 4)}),
+        ("transpose", (98, 2, 58), {"perm": (0, 2, 1)}),
+        ("transpose", (3, 5, 8, 11), {"perm": (3, 2, 1, 0)}),
         ("transpose", (3, 2, 3, 2, 3, 11), {"perm": (4, 2, 1, 3, 0, 5)}),
     ],
     "copy_rows": [
