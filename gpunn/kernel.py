@@ -158,11 +158,11 @@ class Kernel:
     workgroups of any width along x, with these threads. `generated` is WGSL that the kernel brings, for names
     that the body leaves open; `unrolled`: most of its time passes in loops that are written out there.
     `pointwise`: its result element by element, where it has that form. `halves`: it has products in f16,
-    which the shader's source enables. `index_bound`: on software most of its time passes in finding places.
-    `rounded_up`: its last store of four may lie in its result's padding. For lowering: `wide_words`, it loads
-    and stores four elements as two words of 64 bits; `without_shifts`, it takes bytes out of words by
-    products of reals. For planning: `inlined`, its shader has the parameters as constants, so that kernels
-    with other numbers have other pipelines.
+    which the shader's source enables. `index_bound`: software spends most of its time in finding places, and
+    its code is short. `rounded_up`: its last store of four may lie in its result's padding. For lowering:
+    `wide_words`, it loads and stores four elements as two words of 64 bits; `without_shifts`, it takes bytes
+    out of words by products of reals. For planning: `inlined`, its shader has the parameters as constants, so
+    that kernels with other numbers have other pipelines.
     `reason` says why this body was chosen (gpunn inspect --plan).
     """
 

@@ -268,7 +268,6 @@ def _transform_kernel(
         loop_iterations=rounds(cells, results) if way.loops else 0,
         generated="\n".join(transform_of(cells, results, way.loops)),
         unrolled=True,
-        index_bound=True,
         reason=reason,
     )
 
