@@ -41,7 +41,7 @@ def tunable_calls(
     small = 0
     for operation in operations:
         offered = candidates(operation, device)
-        if offered and _work(operation) < LEAST_WORK:
+        if offered and work_of(operation) < LEAST_WORK:
             small += 1
         elif offered:
             found.setdefault(_key(operation, offered, device), ([], offered))[0].append(operation)
@@ -49,7 +49,7 @@ def tunable_calls(
     return tuple(calls), small
 
 
-def _work(operation: Operation) -> int:
+def work_of(operation: Operation) -> int:
     """Count additions, multiplications, and the elements of operands and results."""
     operands = (*operation.inputs, *operation.outputs)
     elements = sum(o.type.size for o in operands if o is not None)

@@ -18,7 +18,7 @@ from gpunn.kernel import Candidate, Kernel
 from gpunn.planning.partition import Placement
 from gpunn.planning.plan import Plan
 from gpunn.progress import Progress, untold
-from gpunn.tuning.calls import TunableCall, plan_key, tunable_calls
+from gpunn.tuning.calls import LEAST_WORK, TunableCall, plan_key, tunable_calls, work_of
 from gpunn.tuning.measurement import Bench
 from gpunn.tuning.records import Records
 from gpunn.tuning.result import Change, Record, TunedCall, Tuning, Whole, tuned_call
@@ -89,11 +89,12 @@ class Tuner:
     def prefers(self, change: Change, changed: Planned, before: Planned) -> bool | None:
         """Tell whether a plan with a change takes less time as a whole than that without; see Whole.
 
-        They are compared once. None if they are equal, or cannot be compared. Raises DeviceError if the
-        device is lost.
+        They are compared once. None if they are equal, have less work than a call that is measured, or cannot
+        be compared. Raises DeviceError if the device is lost.
         """
         keys = [plan_key(placements) for placements, _ in (changed, before)]
-        if keys[0] == keys[1]:
+        work = sum(work_of(p.operation) for p in before[0] if p.kernels)
+        if keys[0] == keys[1] or work < LEAST_WORK:
             return None
         began, key = time.perf_counter(), "-".join(keys)
         with holding(_one_at_a_time):

@@ -187,6 +187,16 @@ def test_equal_plans_are_not_compared(gpu: str, offer: Offer, wholes: dict[bool,
     assert whole.change == "inlined" and not whole.taken
 
 
+def test_plans_with_little_work_are_not_compared(
+    gpu: str, limited: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limited(software=False)
+    monkeypatch.delattr(measurement.Bench, "compare")
+    little = model(calls=2, size=calls.LEAST_WORK // 8)
+    with little.compile(gpu, SUSTAINED) as compiled:
+        assert not any(row.kernel.inlined for row in compiled.plan_rows())
+
+
 def test_software_compares_no_plans(gpu: str, offer: Offer, monkeypatch: pytest.MonkeyPatch) -> None:
     if not open_device(None, low_power=False).properties.software:
         pytest.skip("the adapter is hardware")
