@@ -103,6 +103,7 @@ def _resample(
         lanes=lanes,
         constants={"SEVERAL": int(parts.per > 1)},
         loop_iterations=nested(parts.per).iterations,
+        index_bound=True,
         reason="four taps for each result",
     )
 
