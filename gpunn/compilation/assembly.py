@@ -144,10 +144,10 @@ def _planned_on_gpu(
     if tuner is None or not tuner.compares:
         return found
     if tuner.differs:
-        placements, by_rule = placed_on_gpu(graph, gpu, None, lowered)
-        other = planned(placements, by_rule)
-        if tuner.prefers("chosen", found, other) is False:
-            found, joined = other, by_rule
+        placements, joined_by_rule = placed_on_gpu(graph, gpu, None, lowered)
+        by_rule = planned(placements, joined_by_rule)
+        if tuner.prefers("chosen", found, by_rule) is False:
+            found, joined = by_rule, joined_by_rule
     inlined = planned(inline(found[0], every=True), joined)
     return inlined if tuner.prefers("inlined", inlined, found) else found
 

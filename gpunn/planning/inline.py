@@ -15,8 +15,8 @@ LEAST = 1 << 12  # invocations: software computes fewer in some microseconds
 def inline(placements: Sequence[Placement], every: bool) -> tuple[Placement, ...]:
     """Return placements whose kernels have their parameters as constants.
 
-    That are all kernels, or, as it pays on software, large ones that spend their time in finding places: with
-    constants this takes fewer instructions. Compilers of CPUs take long for other code.
+    These are all kernels, or, as it pays on software, large ones with short code that spend their time in
+    finding places: with constants this takes fewer instructions.
     """
     made: dict[int, Kernel] = {}  # by id: the rounds of a loop share kernels, and so what is made of these
 
