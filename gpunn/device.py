@@ -82,6 +82,11 @@ class DeviceProperties:
         """
         return self.software and self.subgroups_of_four
 
+    @property
+    def most_bindings(self) -> int:
+        """Give how many storage buffers a kernel may bind."""
+        return self.limit("max-storage-buffers-per-shader-stage")
+
     def limit(self, name: str) -> int:
         """Give a limit by its name in WebGPU, in kebab case."""
         return int(self.limits[name])

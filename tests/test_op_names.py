@@ -129,7 +129,7 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
         {"logical_and", "while_loop"},
     ),
     "gpunn/passes/prune.py": ("what readers may do themselves", {"broadcast_to"}),
-    "gpunn/passes/rejoin.py": ("gives it a tensor instead of its pieces", {"concat"}),
+    "gpunn/passes/rejoin.py": ("gives it a tensor instead of pieces or parts", {"concat"}),
     "gpunn/passes/rounds.py": (
         "what it writes: a loop of rounds that a condition can end",
         {"logical_and", "reshape", "select", "while_loop"},

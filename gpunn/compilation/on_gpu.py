@@ -70,10 +70,9 @@ def _with_elementwise(
     """
     from gpunn.backends.webgpu.shader import key_of
 
-    most = gpu.properties.limit("max-storage-buffers-per-shader-stage")
     placements = delay(graph, placements)
-    placements, joined, chains = append(graph, placements, joined, most, gpu.properties.software)
-    placements, joined, chains = prepend(graph, placements, joined, chains, most, gpu.properties.software)
+    placements, joined, chains = append(graph, placements, joined, gpu.properties)
+    placements, joined, chains = prepend(graph, placements, joined, chains, gpu.properties)
     before = {operation: chain.kernels for operation, chain in chains.items()}
     return switched(placements, before, key_of, gpu.properties.software), joined
 

@@ -1,9 +1,13 @@
-"""Concatenations take a tensor itself where its pieces lie side by side in them, all of them and in order."""
+"""Concatenations take a tensor that is there, instead of what stands side by side in it.
+
+They take a tensor itself instead of all of its pieces, and the result of an earlier concatenation instead of
+all that this has joined.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
@@ -12,12 +16,15 @@ from gpunn.ops.movement.basic import concat
 from gpunn.passes.rewrite import with_changes
 from gpunn.rows import Rows
 
-# For each piece the tensor that it is a part of, and its rows there.
-_Pieces = Mapping[Operand, tuple[Operand | None, Rows | None]]
+_Inputs = Sequence[Operand | None]
 
 
 def rejoin(model: Graph) -> Graph:
-    """Join tensors instead of their pieces. In networks like YOLO, layers read the pieces, too."""
+    """Join tensors instead of their pieces, and what is joined already instead of its parts.
+
+    In networks like YOLO, layers read the pieces, too. In DenseNet as PyTorch has it, each layer joins the
+    results of all before it anew.
+    """
     pieces = {
         result: (source, rows)
         for operation in model.operations
@@ -28,29 +35,59 @@ def rejoin(model: Graph) -> Graph:
         )
         if source is not None and source.type.quantization == result.type.quantization
     }
+    known = _Known(pieces)
 
     def change(operation: Operation) -> Operation:
-        if operation.definition is not concat or not any(value in pieces for value in operation.inputs):
+        if operation.definition is not concat:
             return operation
         axis = operation.call().axis(operation.attrs["axis"], operation.outputs[0].type.rank)
-        inputs = tuple(_rejoined(operation.inputs, axis, pieces))
+        inputs = tuple(known.rejoined(operation.inputs, axis))
+        known.add(operation, axis)
         return operation if inputs == operation.inputs else replace(operation, inputs=inputs)
 
     return with_changes(model, change)
 
 
-def _rejoined(inputs: Sequence[Operand | None], axis: int, pieces: _Pieces) -> Iterator[Operand | None]:
-    """Yield what a concatenation along an axis takes; one tensor for all of its pieces."""
-    place = 0
-    while place < len(inputs):
-        operand = inputs[place]
-        source, _ = pieces.get(operand, (None, None)) if operand is not None else (None, None)
-        count = 0 if source is None else _count(inputs[place:], source, axis, pieces)
-        yield source if count else operand
-        place += count or 1
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What concatenations may take.
+
+    pieces: for each piece the tensor that it is a part of, and its rows there. joined: for the first of
+    several operands and an axis, all operands of each concatenation that starts so, and its result.
+    """
+
+    pieces: Mapping[Operand, tuple[Operand, Rows | None]]
+    joined: dict[tuple[Operand | None, int], list[tuple[_Inputs, Operand]]] = field(default_factory=dict)
+
+    def add(self, operation: Operation, axis: int) -> None:
+        """Let later concatenations take the result of this one, if it has its operands as they are."""
+        inputs, (result,) = operation.inputs, operation.outputs
+        same = all(o is not None and o.type.quantization == result.type.quantization for o in inputs)
+        if same and len(inputs) > 1 and operation.activation is None:
+            self.joined.setdefault((inputs[0], axis), []).append((inputs, result))
+
+    def rejoined(self, inputs: _Inputs, axis: int) -> Iterator[Operand | None]:
+        """Yield what a concatenation along an axis takes."""
+        place = 0
+        while place < len(inputs):
+            found, count = self._longest(inputs[place:], axis)
+            yield found if count else inputs[place]
+            place += count or 1
+
+    def _longest(self, inputs: _Inputs, axis: int) -> tuple[Operand | None, int]:
+        """Return what has most of the inputs, from the first one on, and how many; 0 for nothing."""
+        first = inputs[0]
+        source, _ = self.pieces.get(first, (None, None)) if first is not None else (None, None)
+        found = [(source, 0 if source is None else _count(inputs, source, axis, self.pieces))]
+        for others, result in self.joined.get((first, axis), ()):
+            if inputs[: len(others)] == others:
+                found.append((result, len(others)))
+        return max(found, key=lambda pair: pair[1])
 
 
-def _count(inputs: Sequence[Operand | None], source: Operand, axis: int, pieces: _Pieces) -> int:
+def _count(
+    inputs: _Inputs, source: Operand, axis: int, pieces: Mapping[Operand, tuple[Operand, Rows | None]]
+) -> int:
     """Return how many inputs, from the first one on, make up a tensor along an axis; 0 if they do not."""
     shape, steps, end = source.type.shape, dense(source.type.shape), 0
     for number, operand in enumerate(inputs):

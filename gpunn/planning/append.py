@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
+from gpunn.device import DeviceProperties
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Kernel
@@ -57,8 +58,7 @@ class _Appending:
     placements: list[Placement]
     joined: dict[Operand, Operand]
     results: set[Operand]
-    most: int
-    software: bool
+    device: DeviceProperties
     shared: set[Operand] = field(default_factory=set)
     runs: list[int] = field(default_factory=list)
     written: dict[Operand, int] = field(default_factory=dict)
@@ -106,7 +106,7 @@ class _Appending:
         software seconds where a shader stores in many places.
         """
         dtypes = {o.type.dtype for o in operands if o is not None}
-        return not dtypes.isdisjoint(_APART) or (DType.FLOAT16 in dtypes and self.software)
+        return not dtypes.isdisjoint(_APART) or (DType.FLOAT16 in dtypes and self.device.software)
 
     def _grown(self, home: int) -> _Chain:
         """Collect the operations behind one, in their order, up to the first that cannot be appended."""
@@ -160,14 +160,17 @@ class _Appending:
         if step is None or step.cancels(before):
             return None
         added, steps = (*beside, step), (*before, step)
-        if len(steps) > MOST or self._bindings(home, steps) > self.most or self._binds_twice(home, steps):
+        if len(steps) > MOST or self._bindings(home, steps) > self.device.most_bindings:
+            return None
+        if self._binds_twice(home, steps):
             return None
         kernels = self.placements[home].kernels
         if any(s.libraries for s in added) and any(PurePath(k.body).suffix for k in kernels):
             return None  # a body of a custom op may have functions of the same names
         loops = any(k.loop_iterations for k in kernels)
         once = all(k.writes[0].in_loop for k in kernels if _stores(k))
-        if self.software and loops and any(s.is_fixed_point and (s.needs_more or not once) for s in added):
+        slow = any(s.is_fixed_point and (s.needs_more or not once) for s in added)
+        if self.device.software and loops and slow:
             return None  # compilers of software take up to 0.7 s more, and a run takes as long as before
         return steps
 
@@ -263,17 +266,15 @@ def append(
     model: Graph,
     placements: Sequence[Placement],
     joined: Mapping[Operand, Operand],
-    most: int,
-    software: bool,
+    device: DeviceProperties,
 ) -> tuple[tuple[Placement, ...], dict[Operand, Operand], dict[Operation, Chain]]:
     """Let operations of a device compute the elementwise operations that alone read their results.
 
-    `joined`: see gpunn.planning.pieces, which comes before. most: the storage buffers that a kernel may bind.
-    software: whether the CPU does the device's work.
+    `joined`: see gpunn.planning.pieces, which comes before. device: what the kernels are for.
     Returns the placements with their new kernels, for each operand that has no bytes of its own any more the
     operand that has them, and for each operation what has been appended to it.
     """
-    state = _Appending([*placements], dict(joined), model.results, most, software)
+    state = _Appending([*placements], dict(joined), model.results, device)
     state.step()
     return tuple(state.placements), state.joined, state.chains
 

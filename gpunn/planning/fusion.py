@@ -115,8 +115,7 @@ def _whole(
         return None
 
     def appended() -> Sequence[Placement]:
-        most = device.limit("max-storage-buffers-per-shader-stage")
-        return append(model, placements, {}, most, device.software)[0]
+        return append(model, placements, {}, device)[0]
 
     places = (None if place is None else (operations[place[0]], place[1]) for place in fusion.operands)
     operation = Operation(

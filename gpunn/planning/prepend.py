@@ -8,10 +8,11 @@ is computed from what it is a variance of: the squares of the differences are in
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from gpunn.device import DeviceProperties
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Kernel, Param, Read
@@ -25,6 +26,16 @@ from gpunn.types import DType
 # A kernel computes an operation again each time it loads an element. On lavapipe a product with a gate takes
 # as long as in a dispatch of its own if each element of 7x7 pixels is loaded 12 times, of 28x28 20 times.
 MOST_TIMES = 10
+
+# On a GPU a dispatch less saves 2 us, and each of its results a store and a load, 8 bytes. An H200 moves 4.8
+# TB/s, and computes 33e12 instructions a second at most (NVIDIA H200 datasheet), here taken as 10e12. So 8
+# bytes are worth 16 instructions, and a dispatch 20e6, 512 for each of the invocations that occupy it. No GPU
+# has measured this.
+_RESULT_SAVES = 16
+_DISPATCH_SAVES = 512
+
+
+Pays = Callable[[Sequence[Step], int, int], bool]  # steps, the elements of a result, how often each is loaded
 
 
 class _Loads(NamedTuple):
@@ -45,16 +56,14 @@ class _Loads(NamedTuple):
 class _Prepending:
     """The state of prepend(): the placements, where each operand is computed, and how often it is read.
 
-    `runs`: for each placement, how many operations of the host came before it. reals: dtypes of numbers that
-    loads compute.
+    `runs`: for each placement, how many operations of the host came before it.
     """
 
     placements: list[Placement]
     joined: dict[Operand, Operand]
     chains: dict[Operation, Chain]
-    most: int
+    device: DeviceProperties
     readers: Counter[Operand]
-    reals: Set[DType]
     runs: list[int] = field(default_factory=list)
     places: dict[Operand, int] = field(default_factory=dict)
     producers: dict[Operand, Placement] = field(default_factory=dict)
@@ -69,13 +78,30 @@ class _Prepending:
     def step(self) -> None:
         """Let one operation after the other compute what comes before it, if its loads can."""
         for number, placement in enumerate(self.placements):
-            read = _read(placement, self.reals)
+            read = _read(placement, self._reals)
             home = None if read is None else self._home(number)
             if read is not None and home is not None:
                 operation, kernels = self.placements[home].operation, self.placements[home].kernels
-                loads = _loads(operation, self.chains.get(operation, Chain(kernels, ())), read, self.reals)
+                chain = self.chains.get(operation, Chain(kernels, ()))
+                loads = _loads(operation, chain, read, self._reals, self._pays)
                 if loads is not None and self._fits(number, loads):
                     self._prepend(number, home, loads)
+
+    @property
+    def _reals(self) -> Set[DType]:
+        """Return the dtypes of numbers that loads compute."""
+        return {DType.FLOAT32} if self.device.software else {DType.FLOAT32, DType.FLOAT16}
+
+    def _pays(self, steps: Sequence[Step], size: int, times: int) -> bool:
+        """Tell whether loads that compute these steps so many times take no longer than a dispatch more."""
+        if times == 1:
+            return True
+        if not all(step.is_quick for step in steps):
+            return False
+        if self.device.software:
+            return times <= MOST_TIMES
+        more = max(len(steps) * times - _RESULT_SAVES, 0) * size
+        return more <= _DISPATCH_SAVES * self.device.parallel_invocations
 
     def _home(self, number: int) -> int | None:
         """Return the place of the operation of a device that computes what one alone loads."""
@@ -105,7 +131,12 @@ class _Prepending:
         bindings = max(k.bindings for k in kernels) + len(loads.reads)
         pitched = all(_pitched(r, loads) is not None for kernel in kernels for r in _loading(kernel))
         computed = self._is_computed(number, self._owner(loads.source))
-        return bindings <= self.most and pitched and computed and not self._binds_twice(number, loads)
+        return (
+            bindings <= self.device.most_bindings
+            and pitched
+            and computed
+            and not self._binds_twice(number, loads)
+        )
 
     def _binds_twice(self, number: int, loads: _Loads) -> bool:
         """Tell whether a kernel would load what lies in a tensor that it writes."""
@@ -144,19 +175,16 @@ def prepend(
     placements: Sequence[Placement],
     joined: Mapping[Operand, Operand],
     chains: Mapping[Operation, Chain],
-    most: int,
-    software: bool,
+    device: DeviceProperties,
 ) -> tuple[tuple[Placement, ...], dict[Operand, Operand], dict[Operation, Chain]]:
     """Let operations of a device compute the elementwise operations whose results they alone load.
 
-    `joined`, `chains`: what gpunn.planning.append returns, which comes before. most: the storage buffers that
-    a kernel may bind. software: whether the CPU does the device's work: float16 is not computed by loads, as
-    there it is not in stores.
+    `joined`, `chains`: what gpunn.planning.append returns, which comes before. device: what the kernels are
+    for; where the CPU does its work, float16 is not computed by loads, as it is not in stores.
     Returns the same for the new kernels. What has the bytes of a result that is computed by loads is what
     these load.
     """
-    reals = {DType.FLOAT32} if software else {DType.FLOAT32, DType.FLOAT16}
-    state = _Prepending([*placements], dict(joined), dict(chains), most, Counter(model.results), reals)
+    state = _Prepending([*placements], dict(joined), dict(chains), device, Counter(model.results))
     state.step()
     return tuple(state.placements), state.joined, state.chains
 
@@ -178,14 +206,14 @@ def _loading(kernel: Kernel) -> list[Read]:
     return [read for read in kernel.reads if read.operand == 0]
 
 
-def _loads(operation: Operation, chain: Chain, read: Read, reals: Set[DType]) -> _Loads | None:
+def _loads(operation: Operation, chain: Chain, read: Read, reals: Set[DType], pays: Pays) -> _Loads | None:
     """Return what loads compute of an operation and what is appended to it; None if they cannot."""
     if len(chain.kernels) != 1 or operation.guarded or not is_elementwise(chain.kernels[0]):
         return None
     dense, own = _own_step(operation, chain.kernels[0])
     steps = (own, *(replace(s, values=_following(s.values)) for s in chain.steps))
     times = 1 if read.by_rows is None else read.by_rows.times
-    if dense is None or times > (MOST_TIMES if all(step.is_quick for step in steps) else 1):
+    if dense is None or not pays(steps, operation.outputs[0].type.size, times):
         return None
     if not all(_can_compute(step, read.by_rows, reals) for step in steps):
         return None

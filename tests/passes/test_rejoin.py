@@ -1,9 +1,10 @@
-"""rejoin: a concatenation takes a tensor itself instead of all of its pieces."""
+"""rejoin: a concatenation takes a tensor itself instead of its pieces, or of what it has joined."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 
 from gpunn.graph.operation import Operand
@@ -12,6 +13,7 @@ from gpunn.passes import optimise
 from gpunn.passes.rejoin import rejoin
 from gpunn.types import DType, Quantization, TensorType, float32
 from tests.passes.same import ops, same
+from tests.planning.appending import conv, dispatches, pointwise, pooled, whole
 
 
 def split(model: Model, x: Operand, *sizes: int, axis: int = -1) -> Sequence[Operand]:
@@ -65,6 +67,58 @@ def test_pieces_of_quantised_tensors_are_rescaled_together() -> None:
     assert ops(same(model, optimise)) == ["concat"]
 
 
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_what_is_joined_already_is_taken(axis: int) -> None:
+    """As in DenseNet: each layer joins the results of all before it."""
+    model = Model()
+    results, joined = [model.input("x", float32(2, 3, 4))], []
+    for _ in range(4):
+        results.append(tanh(model, results[-1]))
+        joined.append(concat(model, *results, axis=axis))
+    model.output(*joined)
+    changed = same(model, rejoin)
+    concats = [o for o in changed.operations if o.op == "concat"]
+    assert [o.inputs for o in concats[1:]] == [
+        (before, result) for before, result in zip(joined, results[2:], strict=False)
+    ]
+
+
+def test_the_longest_that_is_joined_is_taken_wherever_it_stands() -> None:
+    model = Model()
+    x, y, z = (model.input(name, float32(2, 3)) for name in "xyz")
+    two, three = concat(model, x, y), concat(model, x, y, z)
+    model.output(two, three, concat(model, z, x, y, z, x, y))
+    assert same(model, rejoin).operations[-1].inputs == (z, three, two)
+
+
+def test_what_is_joined_again_is_computed_once() -> None:
+    model = Model()
+    x, y = (model.input(name, float32(2, 3)) for name in "xy")
+    model.output(tanh(model, concat(model, concat(model, x, y), concat(model, x, y, axis=1))))
+    assert ops(same(model, optimise)) == ["concat", "concat"]
+
+
+@pytest.mark.parametrize("narrow", [True, False])
+def test_dense_blocks_lie_in_one_tensor(narrow: bool, gpu: str) -> None:
+    """Each layer stores its result where all results of the block lie.
+
+    Without a narrow layer in between, as in ESRGAN, it reads this tensor, so its result is copied there.
+    """
+    model = Model()
+    x = model.input("x", float32(1, 4, 4, 8))
+    results = [pooled(model, x, 8)]
+    for n in range(1, 4):
+        y = concat(model, *results) if n > 1 else results[0]
+        if narrow:
+            y = pointwise(model, y, 4)
+        results.append(conv(model, y, 8))
+    model.output(pooled(model, concat(model, *results), 32))
+    layer = ["conv2d", "conv2d"] if narrow else ["conv2d", "concat"]
+    with model.compile("webgpu") as compiled, model.compile("cpu") as cpu:
+        assert dispatches(compiled) == ["max_pool2d", *layer * 3, "max_pool2d"]
+        np.testing.assert_array_equal(compiled(whole(1, 4, 4, 8)), cpu(whole(1, 4, 4, 8)))
+
+
 def reversed_pieces(model: Model, x: Operand) -> Operand:
     return concat(model, *split(model, x, 2, 4)[::-1])
 
@@ -92,6 +146,11 @@ def an_index(model: Model, x: Operand) -> Operand:
     return concat(model, *model.add("unstack", [x], {"axis": 0}), axis=0)
 
 
+def joined_in_another_order(model: Model, x: Operand) -> Operand:
+    y = tanh(model, x)
+    return concat(model, concat(model, y, x, axis=0), x, y, axis=0)
+
+
 @pytest.mark.parametrize(
     "build",
     [
@@ -101,6 +160,7 @@ def an_index(model: Model, x: Operand) -> Operand:
         pieces_apart,
         a_piece_as_long_as_the_tensor,
         an_index,
+        joined_in_another_order,
     ],
 )
 def test_others_stay(build: object) -> None:
@@ -111,6 +171,23 @@ def test_others_stay(build: object) -> None:
     assert all(
         new.inputs == old.inputs for new, old in zip(rejoin(model).operations, model.operations, strict=True)
     )
+
+
+def test_what_is_rescaled_as_it_is_joined_stays() -> None:
+    one, other = Quantization((0.1,), (3,)), Quantization((0.2,), (5,))
+    model = Model()
+    x, y = (model.input(name, TensorType(DType.UINT8, (2, 4), one)) for name in "xy")
+    (two,) = model.add("concat", [x, y], {"axis": 1}, quantization=[other])
+    model.output(two, concat(model, x, y, x, axis=1))
+    assert rejoin(model).operations[1].inputs == (x, y, x)
+
+
+def test_what_is_clipped_as_it_is_joined_stays() -> None:
+    model = Model()
+    x, y = (model.input(name, float32(2, 4)) for name in "xy")
+    (two,) = model.add("concat", [x, y], {"axis": 1, "activation": "relu"})
+    model.output(two, concat(model, x, y, x, axis=1))
+    assert same(model, rejoin).operations[1].inputs == (x, y, x)
 
 
 def test_pieces_that_are_rescaled_stay() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -40,9 +41,16 @@ def swapped_off(patch: pytest.MonkeyPatch) -> None:
 
 def as_on_a_gpu(patch: pytest.MonkeyPatch) -> None:
     """Append what is appended on devices that are no software."""
-    for name in ("append", "prepend", "switched"):
-        original = getattr(on_gpu, name)
-        patch.setattr(on_gpu, name, lambda *given, original=original: original(*given[:-1], False))
+    planned_for(patch, "append", software=False)
+    planned_for(patch, "prepend", software=False, parallel_invocations=1 << 12)
+    original = on_gpu.switched
+    patch.setattr(on_gpu, "switched", lambda *given: original(*given[:-1], False))
+
+
+def planned_for(patch: pytest.MonkeyPatch, step: str, **device: Any) -> None:
+    """Let "append" or "prepend" plan for a device with other properties than that of the kernels."""
+    original = getattr(on_gpu, step)
+    patch.setattr(on_gpu, step, lambda *given: original(*given[:-1], replace(given[-1], **device)))
 
 
 def dispatches(compiled: Compilation) -> list[str]:

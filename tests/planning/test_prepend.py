@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
 import gpunn
-from gpunn.compilation import on_gpu
 from gpunn.graph.operation import Operand
 from gpunn.model import Model
 from gpunn.planning.prepend import MOST_TIMES
@@ -23,6 +23,7 @@ from tests.planning.appending import (
     constant,
     depthwise,
     looked_up,
+    planned_for,
     pointwise,
     pooled,
     swapped_off,
@@ -187,12 +188,6 @@ def windows(model: Model, x: Operand) -> list[str]:
     return ["max_pool2d", "mean", "mul", "conv2d"]
 
 
-def wide(model: Model, x: Operand) -> list[str]:
-    y = pooled(model, x, 8)
-    gated(model, y, add(model, "mean", x, axes=(1, 2), keep_dims=True), 8 * MOST_TIMES + 1)
-    return ["max_pool2d", "mean", "mul", "conv2d"]
-
-
 def a_slow_function(model: Model, x: Operand) -> list[str]:
     y = pooled(model, x, 8)
     model.output(pointwise(model, add(model, "logistic", y), 40), y)
@@ -215,7 +210,6 @@ def with_a_single_row(model: Model, x: Operand) -> list[str]:
         of_an_input,
         of_a_variable,
         windows,
-        wide,
         a_slow_function,
         with_a_single_row,
     ],
@@ -223,6 +217,37 @@ def with_a_single_row(model: Model, x: Operand) -> list[str]:
 def test_what_is_not_prepended(build: Build, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
     prefer(monkeypatch, "matmul_tile")
     as_built(build, (1, 4, 4, 8), monkeypatch, exact=build is not a_slow_function)
+
+
+@pytest.mark.parametrize(
+    ("steps", "device", "most"),
+    [
+        (1, {"software": True}, MOST_TIMES),
+        (2, {"software": True}, MOST_TIMES),
+        (1, {"software": False, "parallel_invocations": 1}, 20),
+        (1, {"software": False, "parallel_invocations": 4}, 32),
+        (2, {"software": False, "parallel_invocations": 1}, 10),
+        (3, {"software": False, "parallel_invocations": 2}, 8),
+    ],
+)
+def test_how_often_elements_are_loaded(
+    steps: int, device: dict[str, Any], most: int, gpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tiles of eight channels load each of 128 elements `most` times, at most.
+
+    On hardware so many that (steps x most - 16) x 128 is up to 512 for each invocation.
+    """
+    prefer(monkeypatch, "matmul_tile")
+    planned_for(monkeypatch, "prepend", **device)
+    for times, prepended in ((most, True), (most + 1, False)):
+        model = Model("wide")
+        y, gate = with_gate(model)
+        z = add(model, "mul", y, gate)
+        for op in ("neg", "relu")[: steps - 1]:
+            z = add(model, op, z)
+        model.output(pointwise(model, z, 8 * times), y)
+        names = agree(model, [whole(1, 4, 4, 8)], monkeypatch, exact=False)
+        assert (len(names) == 3) is prepended, (times, names)
 
 
 def test_operands_whose_rows_4_does_not_divide(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,10 +281,10 @@ def test_nothing_is_prepended_across_the_host(gpu: str, monkeypatch: pytest.Monk
 def test_as_many_operands_as_a_kernel_may_bind(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = Model("many")
     gated(model, *with_gate(model))
-    prepend = on_gpu.prepend
     for most, expected in ((5, "mul+conv2d"), (4, "conv2d")):
-        monkeypatch.setattr(on_gpu, "prepend", lambda *given, most=most: prepend(*given[:-2], most, True))
-        assert agree(model, [whole(1, 4, 4, 8)], monkeypatch)[-1] == expected
+        with monkeypatch.context() as patch:
+            planned_for(patch, "prepend", limits={"max-storage-buffers-per-shader-stage": most})
+            assert agree(model, [whole(1, 4, 4, 8)], patch)[-1] == expected
 
 
 def with_gate(model: Model) -> tuple[Operand, Operand]:

@@ -133,7 +133,7 @@ class _Bundles:
     def _fits(self, bundle: Bundle) -> bool:
         """Tell whether a bundle has little memory, and the device can bind its buffers, whole arenas."""
         most = self.device.limit("max-storage-buffer-binding-size")
-        few = len(bundle.key.bindings) <= self.device.limit("max-storage-buffers-per-shader-stage")
+        few = len(bundle.key.bindings) <= self.device.most_bindings
         small = bundle.words <= MAX_WORDS
         return few and small and all(self.arenas[k] <= most for k in bundle.arenas)
 

@@ -59,7 +59,7 @@ def _kernels(
     fitting = {o: [resized(o, kernel, width) for kernel in ks] for o, ks in lowered.items()}
     condition, body = loop.attrs["condition"], loop.attrs["body"]
     bindings = len({*loop.inputs}) + len(loop.outputs) + 3
-    fours = bindings <= device.limit("max-storage-buffers-per-shader-stage")
+    fours = bindings <= device.most_bindings
     writer = Writer(loop, condition, body, device, width, fours)
     if condition is not None:
         writer.operations(condition, fitting)

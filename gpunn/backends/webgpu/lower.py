@@ -172,7 +172,7 @@ def _over_limit(kernel: Kernel, device: DeviceProperties) -> str:
     objection = next(filter(None, (_size_objection(t, device) for t in whole)), "")
     if objection:
         return objection
-    most = device.limit("max-storage-buffers-per-shader-stage")
+    most = device.most_bindings
     if kernel.bindings > most:
         return f"{kernel.bindings} buffers are over the device's limit of {most}"
     if max(kernel.groups) > device.limit("max-compute-workgroups-per-dimension"):
