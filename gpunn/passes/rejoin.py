@@ -50,7 +50,7 @@ def rejoin(model: Graph) -> Graph:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What concatenations may take.
+    """The tensors that concatenations may take.
 
     pieces: for each piece the tensor that it is a part of, and its rows there. joined: for the first of
     several operands and an axis, all operands of each concatenation that starts so, and its result.
