@@ -13,7 +13,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from gpunn.pointwise import Appended, Pointwise
-from gpunn.rows import Pitch, RowLoads, Rows, Walk
+from gpunn.rows import Pitch, RowLoads, Rows, Start, Walk
 from gpunn.types import Array, DType, Tensor, TensorType
 
 ROWS_OF_FOURS = "rows_of_fours"  # in shaders/lib: stores fours, also at the end of a single row of any length
@@ -76,10 +76,10 @@ class Read:
     kernel brings itself. `window`: the first byte and the number of bytes, where it reads a part of the
     operand. `segments` is for lowering: an operand over the limit of a binding takes several.
     `by_rows`: the body loads it through row4_<name>(place, column) only. `by_elements`: through load_, load4_
-    or loadv_ only, each element once. `pitch`: parameters say where its rows begin. `once`: the body loads no
-    element again, and little else takes time. For planning: `prepended`, operations that loads by rows or by
-    elements compute, which give the last one's result; `rows`, the operand's place in the tensor that has its
-    bytes.
+    or loadv_ only, each element once. `pitch`: parameters say where its rows begin, or where it does.
+    `once`: the body loads no element again, and little else takes time. For planning: `prepended`, operations
+    that loads by rows or by elements compute, which give the last one's result; `rows`, the operand's place
+    in the tensor that has its bytes.
     """
 
     name: str
@@ -94,7 +94,7 @@ class Read:
     nbytes: int = 0
     by_rows: RowLoads | None = None
     by_elements: bool = False
-    pitch: Pitch | None = None
+    pitch: Pitch | Start | None = None
     once: bool = False
     prepended: tuple[Appended, ...] = ()
     rows: Rows | None = None

@@ -122,3 +122,13 @@ class Pitch(NamedTuple):
         """Return the parameters, in elements: rows lie one behind the other if nothing else is stated."""
         apart = self.length if pitch is None else pitch
         return {f"{name}_pitch": apart // self.unit, f"{name}_first": first // self.unit}
+
+
+class Start(NamedTuple):
+    """A kernel's parameter that says where an operand begins: <name>_first. Places count `unit` elements."""
+
+    unit: int = 1
+
+    def params(self, name: str, first: int = 0) -> dict[str, int]:
+        """Return the parameter; first: in elements."""
+        return {f"{name}_first": first // self.unit}

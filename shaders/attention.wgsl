@@ -7,7 +7,7 @@
 // p.KEYS, p.K (the depth of q k), p.K4 (its fours), p.N (columns of y), p.ACROSS (tiles of these); p.beta; p.batch, the
 // extents of the stack; p.q_batch, p.k_batch, p.v_batch and p.mask_batch, the strides along them; p.q_step, p.k_step,
 // p.v_step and p.mask_step, whose first two numbers are the strides from query to query or from key to key, and those
-// along the depth, the columns, or from key to key;
+// along the depth, the columns, or from key to key; p.q_first, p.k_first and p.v_first, where q, k and v begin;
 // Q_FOURS, K_FOURS, V_FOURS, 1 where four elements along the depth or the columns lie in one vector; put_channels() of
 // lib/rows.wgsl or lib/rows_of_fours.wgsl. WX is 128.
 //
@@ -40,9 +40,9 @@ fn main(at: Invocation) {
   let stack = unravel(matrix, p.batch);
   let query = (line - matrix * p.DOWN) * QUERIES + row * 4u;
   let n = (tile - line * p.ACROSS) * 16u + column;
-  let loaded_query = distance(stack, p.q_batch) + known_query(query - row * 4u + i / 4u) * u32(p.q_step.x);
-  let keys = distance(stack, p.k_batch);
-  let values = distance(stack, p.v_batch);
+  let loaded_query = p.q_first + distance(stack, p.q_batch) + known_query(query - row * 4u + i / 4u) * u32(p.q_step.x);
+  let keys = p.k_first + distance(stack, p.k_batch);
+  let values = p.v_first + distance(stack, p.v_batch);
   let mask = distance(stack, p.mask_batch);
   let scale = scaling();
   var top = vec4<T>(LOWEST);

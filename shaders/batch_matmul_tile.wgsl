@@ -3,7 +3,8 @@
 // Expects a, b, y; four_b() of lib/columns_together.wgsl or lib/columns_apart.wgsl; put_channels() of lib/rows.wgsl or
 // lib/rows_of_fours.wgsl; p.M, p.N, p.K; p.rows and p.columns, the tiles along them; p.batch (extents of the batch
 // dimensions), p.a_batch and p.b_batch (strides along them); p.a_step and p.b_step, whose first two numbers are the
-// strides along the rows and along the columns of a matrix. An invocation computes 4 rows x 4 columns.
+// strides along the rows and along the columns of a matrix; p.a_first and p.b_first, where a and b begin. An invocation
+// computes 4 rows x 4 columns.
 
 fn compute(i: u32) {
   let line = i / p.columns;
@@ -12,13 +13,13 @@ fn compute(i: u32) {
   let column = i - line * p.columns;
   let n = column * 4u;
   let batch = unravel(stack, p.batch);
-  let first = distance(batch, p.a_batch);
+  let first = p.a_first + distance(batch, p.a_batch);
   let last = p.M - 1u;
   var at0 = first + m * u32(p.a_step.x);
   var at1 = first + min(m + 1u, last) * u32(p.a_step.x);
   var at2 = first + min(m + 2u, last) * u32(p.a_step.x);
   var at3 = first + min(m + 3u, last) * u32(p.a_step.x);
-  var bt = distance(batch, p.b_batch) + n * u32(p.b_step.y);
+  var bt = p.b_first + distance(batch, p.b_batch) + n * u32(p.b_step.y);
   var sum0 = V();
   var sum1 = V();
   var sum2 = V();

@@ -21,6 +21,7 @@ from gpunn.passes.rejoin import rejoin
 from gpunn.passes.requantize import fuse_quantize, sink_dequantize
 from gpunn.passes.rewrite import everywhere
 from gpunn.passes.scale import fold_channels
+from gpunn.passes.scale_pieces import fold_factors
 
 Pass = Callable[[Graph], Graph]
 
@@ -41,6 +42,8 @@ _AFTERWARDS: tuple[Pass, ...] = (
     fuse_clamps,
     # Before the fusions: transposes keep apart neighbours that fit together.
     arrange,
+    # Before moves come together, which a product keeps apart.
+    fold_factors,
     # Moves come together, and then DEQUANTIZE and QUANTIZE.
     sink_dequantize,
     combine,

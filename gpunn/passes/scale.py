@@ -40,19 +40,30 @@ def fold_channels(model: Graph) -> Graph:
 
 def _after(layer: Operation, arithmetic: Operation, between: Operand, most: int) -> Operation | None:
     """Return the layer including the arithmetic on its result."""
-    axis = _output_axis(layer)
+    axis = output_axis(layer)
     if (
         axis is None
         or layer.attrs.get("activation") is not None
         or arithmetic.outputs[0].type != between.type
     ):
         return None
-    change = _change(arithmetic, between)
+    change = change_of(arithmetic, between)
+    changed = None if change is None else changed_layer(layer, axis, *change, most)
+    if changed is None:
+        return None
+    attrs = {**layer.attrs, "activation": arithmetic.attrs.get("activation")}
+    return replace(changed, outputs=arithmetic.outputs, attrs=attrs)
+
+
+def changed_layer(layer: Operation, axis: int, factor: Array, summand: Array, most: int) -> Operation | None:
+    """Return a layer whose result is factor * that of another one + summand, for each channel.
+
+    axis: what output_axis() gives. most: bytes of its filter. None if weights cannot say it.
+    """
     bias = layer.inputs[BIAS] if len(layer.inputs) > BIAS else None
     known = None if bias is None else bias.value
-    if change is None or (bias is not None and known is None):
+    if bias is not None and known is None:
         return None
-    factor, summand = change
     shape = [1] * layer.call().input(FILTER).rank
     shape[axis] = factor.size
     filter = _scaled(layer.inputs[FILTER], factor.reshape(shape), most)
@@ -63,21 +74,19 @@ def _after(layer: Operation, arithmetic: Operation, between: Operand, most: int)
         bias = _constant(bias or filter, moved)
         if bias is None:
             return None
-    attrs = {**layer.attrs, "activation": arithmetic.attrs.get("activation")}
-    inputs = (layer.inputs[0], filter, bias)
-    return replace(layer, inputs=inputs, outputs=arithmetic.outputs, attrs=attrs)
+    return replace(layer, inputs=(layer.inputs[0], filter, bias))
 
 
 def _before(arithmetic: Operation, layer: Operation, between: Operand, most: int) -> Operation | None:
     """Return the layer including a product that computes its input; padding is 0 before and after."""
-    if _output_axis(layer) is None or layer.inputs[0] is not between:
+    if output_axis(layer) is None or layer.inputs[0] is not between:
         return None
     if arithmetic.attrs.get("activation") is not None:
         return None
     x = next((i for i in arithmetic.inputs if i is not None and i.value is None), None)
     if x is None or x.type != between.type:
         return None
-    change = _change(arithmetic, x)
+    change = change_of(arithmetic, x)
     if change is None or change[1].any():
         return None
     factor = _along_depth(layer, change[0])
@@ -85,7 +94,7 @@ def _before(arithmetic: Operation, layer: Operation, between: Operand, most: int
     return None if filter is None else replace(layer, inputs=(x, filter, *layer.inputs[BIAS:]))
 
 
-def _output_axis(layer: Operation) -> int | None:
+def output_axis(layer: Operation) -> int | None:
     """Return the axis of the output channels in the filter of a layer of float32; None for all else."""
     filter = layer.definition.filter
     if filter is None or layer.integer or layer.outputs[0].type.dtype is not DType.FLOAT32:
@@ -93,7 +102,7 @@ def _output_axis(layer: Operation) -> int | None:
     return filter.output_axis
 
 
-def _change(arithmetic: Operation, x: Operand) -> tuple[Array, Array] | None:
+def change_of(arithmetic: Operation, x: Operand) -> tuple[Array, Array] | None:
     """Return the factor and the summand of an operation for each channel of x; None for other operations."""
     affine = arithmetic.definition.algebra.affine
     if affine is None:

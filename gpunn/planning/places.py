@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Kernel, Param, Read, Write
 from gpunn.planning.partition import ALIAS, HOST, Placement, read_by, written_by
-from gpunn.rows import Pitch, Rows, Walk
+from gpunn.rows import Pitch, Rows, Start, Walk
 
 _EXACT = 2**24  # numbers of rows are computed in float32 (shaders/lib/in_rows.wgsl)
 _WORD = 4  # bytes
-_MOST_LEVELS = 3  # of rows within rows: each takes a store ten instructions
+_MOST_LEVELS = 4  # of rows within rows: each takes a store ten instructions
 
 Kernels = tuple[Kernel, ...]
 # Some of an operation's kernels, by the place among all of them.
@@ -27,7 +27,8 @@ class Places:
     """The places of results in their owners, and the kernels of operations that find them there.
 
     `results`: operands that leave the model. `producers`, `readers`: of each operand; who reads it more than
-    once stands there more than once. `bound`: the kernels of operations that were asked for.
+    once stands there more than once, and what computes a reader with its own kernels stands there instead.
+    `bound`: the kernels of operations that were asked for.
     """
 
     placements: Sequence[Placement]
@@ -39,12 +40,14 @@ class Places:
     readers: dict[Operand, list[Placement]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        homes = {p.operation: p for p in self.placements}
         for placement in self.placements:
             self.kernels[placement.operation] = placement.kernels
             self.producers.update(dict.fromkeys(placement.operation.outputs, placement))
+            home = placement if placement.within is None else homes[placement.within]
             for operand in placement.operation.inputs:
                 if operand is not None:
-                    self.readers.setdefault(operand, []).append(placement)
+                    self.readers.setdefault(operand, []).append(home)
 
     def placed(self, why: str) -> tuple[Placement, ...]:
         """Return the placements with their new kernels; `why`: the reason of those that have none left."""
@@ -118,15 +121,16 @@ class Places:
         """Return kernels that read an operand in rows of another tensor; None if they cannot."""
         bindings = self.bindings(operation)
         numbers, made = bindings.numbers(*views), bindings.reading(*views)
-        if not numbers.issubset(r.operand for kernel in made.values() for r in kernel.reads):
+        found = {r.operand for kernel in made.values() for r in kernel.reads}
+        if not (numbers <= found or found.intersection(views)):
             return None  # it reads the operand in a way of its own
         for place, kernel in made.items():
             for read in kernel.reads:
-                if read.operand in numbers:
-                    found = _read_in_rows(kernel, read, rows, views[0])
-                    if found is None:
+                if read.operand in numbers or read.operand in views:
+                    moved = _read_in_rows(kernel, read, rows, views[0])
+                    if moved is None:
                         return None
-                    kernel = found
+                    kernel = moved
             made[place] = kernel
         return made
 
@@ -276,18 +280,21 @@ def row_params(name: str, rows: Rows | Walk) -> dict[str, Param]:
     return found
 
 
-def pitch_params(read: Read, pitch: Pitch, rows: Rows, size: int) -> dict[str, int] | None:
+def pitch_params(read: Read, pitch: Pitch | Start, rows: Rows, size: int) -> dict[str, int] | None:
     """Return the parameters of a kernel that finds rows of an operand in those of a larger tensor.
 
     size: of the operand, in elements. None if the rows of both do not fit together, or if elements that are
     loaded at once lie apart.
     """
+    together = max(read.width, pitch.unit)
+    if isinstance(pitch, Start):
+        fits = rows.length == size and rows.first % together == 0
+        return pitch.params(read.name, rows.first) if fits else None
     if rows.length == pitch.length:
         apart = rows.pitch
     elif rows.length == size:
         apart = pitch.length
     else:
         return None
-    together = max(read.width, pitch.unit)
     aligned = rows.first % together == apart % together == 0
     return pitch.params(read.name, apart, rows.first) if aligned else None

@@ -155,6 +155,20 @@ def test_any_kernel_writes_in_another_order(
     assert left(model) == 0
 
 
+@pytest.mark.parametrize(("windows", "tokens", "count", "depth"), [(1, 9, 3, 8), (4, 9, 3, 8), (2, 5, 2, 3)])
+def test_one_layer_for_queries_keys_and_values(windows: int, tokens: int, count: int, depth: int) -> None:
+    """It stores them one behind the other, head by head, where products of matrices read them."""
+    model = Model("one layer")
+    x = model.input("x", float32(windows * tokens, 8))
+    y = add(model, "fully_connected", x, constant(model, 3 * count * depth, 8))
+    y = moved(model, add(model, "reshape", y, shape=(windows, tokens, 3, count, depth)), 2, 0, 3, 1, 4)
+    q, k, v = model.add("unstack", [y], {"axis": 0})
+    model.output(add(model, "batch_matmul", add(model, "batch_matmul", q, k, adj_b=True), v))
+    assert left(model) == 0
+    with model.compile("webgpu") as compiled:
+        assert dispatches(compiled) == ["fully_connected", "batch_matmul", "batch_matmul"]
+
+
 @pytest.mark.parametrize("body", [*BODIES, "matmul_row", "batch_matmul", "batch_matmul_tile"])
 @pytest.mark.parametrize("depth", [4, 3, 16])
 def test_each_body_of_products(body: str, depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,8 +210,8 @@ def a_concatenation(model: Model, x: Operand) -> list[Operand]:
 
 
 def of_many_axes(model: Model, x: Operand) -> list[Operand]:
-    y = add(model, "reshape", add(model, "neg", x), shape=(2, 3, 2, 2, 4))
-    return [moved(model, y, 4, 3, 2, 1, 0)]
+    y = add(model, "reshape", add(model, "neg", x), shape=(2, 3, 2, 2, 2, 2))
+    return [moved(model, y, 5, 4, 3, 2, 1, 0)]
 
 
 @pytest.mark.parametrize("build", [an_input, read_by_others, an_output, a_concatenation, of_many_axes])

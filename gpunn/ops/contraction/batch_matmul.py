@@ -45,6 +45,7 @@ from gpunn.ops.kernels.chain import Box, boxes, real_sums
 from gpunn.ops.kernels.strides import matrix_steps, stack_params
 from gpunn.ops.kernels.tiling import COLUMNS, ROWS, row_library
 from gpunn.ops.op import EIGHT_BITS, Op, op
+from gpunn.rows import Start
 from gpunn.types import Array, DType, TensorType
 
 
@@ -101,12 +102,14 @@ def _real_kernel(call: Call) -> Kernel:
     return Kernel(
         body="batch_matmul",
         threads=flat_threads(call.y.size // lanes),
-        reads=(Read("a", 0), Read("b", 1, lanes), Read("bias", None)),
+        reads=(Read("a", 0, pitch=Start()), Read("b", 1, lanes, pitch=Start(lanes)), Read("bias", None)),
         writes=(Write(width=lanes),),
         params={
             "count": call.y.size // lanes,
             "M": rows,
             "N": columns // lanes,
+            **Start().params("a"),
+            **Start().params("b"),
             **_walks(call, lanes),
         },
         libraries=("real", "chain"),
@@ -138,11 +141,13 @@ def _tile_kernel(call: Call) -> Kernel | None:
         one,
         body="batch_matmul_tile",
         threads=flat_threads(count),
-        reads=(Read("a", 0), _fours(call)),
+        reads=(Read("a", 0, pitch=Start()), _fours(call)),
         writes=(Write(width=vec_width(columns)),),
         params={
             "count": count,
             **{"M": rows, "N": columns, "K": depth, "rows": tiles[0], "columns": tiles[1]},
+            **Start().params("a"),
+            **Start().params("b"),
             **_walks(call),
         },
         libraries=(_column_library(call), *row_library(size_of(call.y.shape[:-1]), columns)),
@@ -164,7 +169,7 @@ def _together(call: Call) -> bool:
 
 def _fours(call: Call) -> Read:
     """Return the read of b in fours of columns."""
-    return Read("b", 1, 4 if _together(call) else 1)
+    return Read("b", 1, 4 if _together(call) else 1, pitch=Start())
 
 
 def _column_library(call: Call) -> str:
@@ -179,12 +184,12 @@ def _stack_product(call: Call) -> Product:
         "matmul_workgroup",
         depth,
         vec_width(depth) if dense else 1,
-        {"K": depth, **_walks(call)},
+        {"K": depth, **Start().params("b"), **_walks(call)},
         (step_library(depth) if dense else "stack_row_steps", "stack_columns", _column_library(call)),
         (_fours(call), Read("bias", None)),
         computed=True,
         matrices=1 if dense and size_of(call.input(1).shape[:-2]) == 1 else batch,
-        pitch=step_pitch(depth) if dense else None,
+        pitch=step_pitch(depth) if dense else Start(),
         stacked=True,
     )
 

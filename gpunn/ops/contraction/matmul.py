@@ -47,6 +47,7 @@ from gpunn.ops.kernels.tiling import ROWS, WORKGROUP
 from gpunn.ops.kernels.window import resolve
 from gpunn.ops.op import Op, op
 from gpunn.ops.parts import by_batch
+from gpunn.rows import Start
 from gpunn.types import Array, DType, Shape, TensorType
 
 
@@ -110,9 +111,10 @@ def _computed_product(call: Call) -> Product:
         "batch": (1, 1, 1, 1),
         "b_batch": (0, 0, 0, 0),
         "b_step": (1, depth, 0, 0),
+        **Start().params("b"),
     }
     libraries = step_library(depth), "stack_columns", "columns_apart"
-    reads = Read("b", 1), Read("bias", 2 if call.has(2) else None)
+    reads = Read("b", 1, pitch=Start()), Read("bias", 2 if call.has(2) else None)
     pitch = step_pitch(depth)
     return Product(
         "matmul_workgroup", depth, vec_width(depth), params, libraries, reads, computed=True, pitch=pitch

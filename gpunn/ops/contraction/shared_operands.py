@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from gpunn.kernel import Kernel, Param, Read, vec_width
 from gpunn.ops.call import Call
 from gpunn.ops.kernels.window import Window, window_params
-from gpunn.rows import Pitch
+from gpunn.rows import Pitch, Start
 
 Reads = tuple[Read, Read]  # of the filter and the bias
 
@@ -26,7 +26,7 @@ class Product:
     depth: of the sums. width: of loads of x. reads: filter and bias, if these are not inputs 1 and 2, packed.
     computed: the filter may be computed, and its columns are not padded. matrices: how many filters there
     are; rows are divided evenly among these, one behind the other. row: the elements of a row of x, if the
-    body loads it by rows; else 0. pitch: how the body finds these rows, if parameters say it. integers: makes
+    body loads it by rows; else 0. pitch: which parameters say where these rows begin, or x. integers: makes
     a kernel of integers of that of reals; elements of the depth are words of four, then. stacked: of a stack.
     windows: rows are what windows see. idle: the share of what tiles of 64 x 64 compute that may be in vain
     where they come first.
@@ -41,7 +41,7 @@ class Product:
     computed: bool = False
     matrices: int = 1
     row: int = 0
-    pitch: Pitch | None = None
+    pitch: Pitch | Start | None = None
     integers: Callable[[Kernel], Kernel] | None = None
     stacked: bool = False
     windows: bool = False

@@ -14,6 +14,7 @@ from gpunn.ops.contraction.product_rescaling import Rescaling
 from gpunn.ops.contraction.shared_integers import of_shared_sums
 from gpunn.ops.elementwise.unary_kernel import elementwise
 from gpunn.ops.kernels.strides import matrix_steps
+from gpunn.rows import Pitch
 from gpunn.types import DType, TensorType
 
 _LEAST_OF_STACKS = 1 << 16  # products of numbers; fewer take less time than dispatches that pack matrices
@@ -47,7 +48,7 @@ def stack_of(call: Call) -> Sizes | None:
 def packed_stack(call: Call, sizes: Sizes) -> list[Kernel]:
     """Make the kernels that pack computed matrices, and the one of rows that subgroups share."""
     packs, w = _packed(call, sizes)
-    return [*packs, shared_stack(call, sizes, Read("x", 0), w, Write())]
+    return [*packs, shared_stack(call, sizes, Read("x", 0, pitch=Pitch(sizes[2])), w, Write())]
 
 
 def _packed(call: Call, sizes: Sizes) -> tuple[list[Kernel], Read]:

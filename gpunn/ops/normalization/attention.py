@@ -30,6 +30,7 @@ from gpunn.ops.kernels.strides import broadcast_strides, matrix_steps, stack_par
 from gpunn.ops.kernels.tiling import row_library
 from gpunn.ops.normalization.normalize import softmax
 from gpunn.ops.op import Op, op
+from gpunn.rows import Start
 from gpunn.types import Array, TensorType
 
 _QUERIES, _KEYS, _COLUMNS = 32, 64, 64  # of a workgroup, at a time
@@ -106,7 +107,7 @@ def _kernels(call: Call) -> Iterator[Candidate]:
         threads=flat_threads(math.prod(batch) * math.prod(tiles) * _WIDTH, _WIDTH),
         workgroup=(_WIDTH, 1, 1),
         reads=(
-            *(Read(name, number, widths[name]) for number, name in enumerate("qkv")),
+            *(Read(name, number, widths[name], pitch=Start()) for number, name in enumerate("qkv")),
             Read("mask", 3 if call.has(3) else None),
             Read("scale", 4 if call.has(4) else None),
         ),
@@ -121,6 +122,7 @@ def _kernels(call: Call) -> Iterator[Candidate]:
             "N": columns,
             "ACROSS": tiles[1],
             "beta": float(call["beta"]),
+            **{key: first for name in "qkv" for key, first in Start().params(name).items()},
             **stack_params(batch, {"q": q, "k": k, "v": v, "mask": mask}, steps, {}),
         },
         constants={f"{name.upper()}_FOURS": int(width == 4) for name, width in widths.items()},
