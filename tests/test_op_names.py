@@ -109,8 +109,9 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
     ),
     "gpunn/training/optimizers.py": ("what updates are written in", {"sqrt", "square"}),
     "gpunn/training/step.py": ("copies a weight", {"maximum"}),
+    "gpunn/passes/adjoint.py": ("transposes an operand by itself", {"batch_matmul", "reshape", "transpose"}),
     "gpunn/passes/clamp.py": ("writes them", {"maximum", "minimum", "neg"}),
-    "gpunn/passes/combine.py": ("writes them", {"reshape", "transpose"}),
+    "gpunn/passes/combine.py": ("writes them", {"reshape", "roll", "transpose"}),
     "gpunn/passes/dilate.py": (
         "these two stand for a dilation",
         {"batch_to_space_nd", "space_to_batch_nd"},
@@ -129,7 +130,10 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
         {"logical_and", "while_loop"},
     ),
     "gpunn/passes/prune.py": ("what readers may do themselves", {"broadcast_to"}),
-    "gpunn/passes/rejoin.py": ("gives it a tensor instead of pieces or parts", {"concat"}),
+    "gpunn/passes/rejoin.py": (
+        "gives it a tensor instead of pieces or parts, or is a roll",
+        {"concat", "roll"},
+    ),
     "gpunn/passes/rounds.py": (
         "what it writes: a loop of rounds that a condition can end",
         {"logical_and", "reshape", "select", "while_loop"},

@@ -37,6 +37,7 @@ _FAMILIES = (  # those that most models have first
     "recurrent.rnn",
     "recurrent.recurrence",
     "movement.repeat",
+    "movement.roll",
     "movement.dilate",
     "movement.matrix",
     "vision.detection",

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from gpunn.graph.graph import Graph
+from gpunn.passes.adjoint import fold_adjoints
 from gpunn.passes.clamp import fuse_clamps
 from gpunn.passes.combine import combine
 from gpunn.passes.dilate import fuse_dilation
@@ -44,6 +45,8 @@ _AFTERWARDS: tuple[Pass, ...] = (
     arrange,
     # Before moves come together, which a product keeps apart.
     fold_factors,
+    # Before moves come together, and after transposes have found their places.
+    fold_adjoints,
     # Moves come together, and then DEQUANTIZE and QUANTIZE.
     sink_dequantize,
     combine,

@@ -1,4 +1,4 @@
-"""Two operations of one kind become one: transposes, reshapes, and integer constants added or multiplied.
+"""Two operations of one kind become one: transposes, rolls, reshapes, integer constants added or multiplied.
 
 All results stay the same to the bit. Real constants are not combined: there the order changes the result.
 """
@@ -12,6 +12,7 @@ import numpy as np
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Lifetime, Operand, Operation
 from gpunn.ops.movement.basic import reshape, transpose
+from gpunn.ops.movement.roll import roll
 from gpunn.passes.rewrite import absorb_pairs
 from gpunn.types import DType
 
@@ -25,7 +26,11 @@ def _merge(first: Operation, second: Operation, between: Operand) -> Operation |
     if first.definition is second.definition is transpose:
         perm = tuple(first.attrs["perm"][axis] for axis in second.attrs["perm"])
         return replace(second, inputs=first.inputs, attrs={"perm": perm})
-    if _reshapes(first) and _reshapes(second):
+    if first.definition is second.definition is roll:
+        shifts = zip(first.attrs["shifts"], second.attrs["shifts"], between.type.shape, strict=True)
+        both = tuple((a + b) % max(n, 1) for a, b, n in shifts)
+        return replace(second, inputs=first.inputs, attrs={"shifts": both})
+    if reshapes(first) and reshapes(second):
         shape = second.outputs[0].type.shape
         return replace(second, op=reshape.name, inputs=first.inputs, attrs={"shape": shape})
     affine = second.definition.algebra.affine
@@ -34,7 +39,7 @@ def _merge(first: Operation, second: Operation, between: Operand) -> Operation |
     return None
 
 
-def _reshapes(operation: Operation) -> bool:
+def reshapes(operation: Operation) -> bool:
     """Tell whether the result has the bytes of the input under another shape."""
     return operation.definition.alias and operation.definition.algebra.permutes
 

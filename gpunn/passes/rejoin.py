@@ -1,7 +1,7 @@
 """Concatenations take a tensor that is there, instead of what stands side by side in it.
 
 They take a tensor itself instead of all of its pieces, and the result of an earlier concatenation instead of
-all that this has joined.
+all that this has joined. One of two pieces the other way round is a tensor that moves around.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.ops.kernels.strides import dense, rows_walked
 from gpunn.ops.movement.basic import concat
+from gpunn.ops.movement.roll import roll
 from gpunn.passes.rewrite import with_changes
 from gpunn.rows import Rows
 
@@ -41,6 +42,8 @@ def rejoin(model: Graph) -> Graph:
         if operation.definition is not concat:
             return operation
         axis = operation.call().axis(operation.attrs["axis"], operation.outputs[0].type.rank)
+        if len(operation.inputs) == 2 and (rolled := known.rolled(operation, axis)) is not None:
+            return rolled
         inputs = tuple(known.rejoined(operation.inputs, axis))
         known.add(operation, axis)
         return operation if inputs == operation.inputs else replace(operation, inputs=inputs)
@@ -65,6 +68,18 @@ class _Known:
         same = all(o is not None and o.type.quantization == result.type.quantization for o in inputs)
         if same and len(inputs) > 1 and operation.activation is None:
             self.joined.setdefault((inputs[0], axis), []).append((inputs, result))
+
+    def rolled(self, operation: Operation, axis: int) -> Operation | None:
+        """Return what moves a tensor around along an axis as a concatenation of two does; None for others."""
+        last, first = operation.inputs
+        assert last is not None
+        source, _ = self.pieces.get(last, (None, None))
+        if source is None or source.type != operation.outputs[0].type or operation.activation is not None:
+            return None
+        if _count((first, last), source, axis, self.pieces) != 2:
+            return None
+        shifts = tuple(n if d == axis else 0 for d, n in enumerate(last.type.shape))
+        return replace(operation, op=roll.name, inputs=(source,), attrs={"shifts": shifts})
 
     def rejoined(self, inputs: _Inputs, axis: int) -> Iterator[Operand | None]:
         """Yield what a concatenation along an axis takes."""

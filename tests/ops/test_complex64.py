@@ -111,6 +111,7 @@ CASES: list[tuple[str, list[Array], dict[str, Any]]] = [
         for op, more in (("pad", {"value": -1.5}), ("pad", {}), ("mirror_pad", {"mode": "reflect"}))
         for n in (5, 4)
     ),
+    ("roll", [random_complex(1, 3, 5)], {"shifts": (1, -2)}),
     ("dilate", [random_complex(1, 3, 4), random_complex(2)], {"steps": (2, 1)}),
     *(
         ("concat", [random_complex(1, 3, n), random_complex(2, 3, m)], {"axis": 1})

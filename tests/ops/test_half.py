@@ -63,6 +63,7 @@ CASES: list[Case] = [
         for op, more in (("pad", {"value": 1.5}), ("mirror_pad", {"mode": "reflect"}))
         for shape in ((3, 2, 5), (3, 2, 4))
     ),
+    *(("roll", [half(1, 3, n)], {"shifts": (1, -2)}, ()) for n in (4, 5)),
     *(("concat", [half(1, 3, n), half(2, 3, m)], {"axis": 1}, ()) for n, m in ((5, 2), (4, 8))),
     ("tile", [half(1, 3, 5)], {"multiples": (2, 3)}, ()),
     *(("gather", [half(1, 6, n), indices(5, 0, 2)], {}, ()) for n in (5, 8)),

@@ -34,6 +34,7 @@ SHAPES: dict[str, list[tuple[list[Any], dict[str, Any]]]] = {
     "stack": [([(2, 3)] * 4, {"axis": 1}), ([(2, 3)], {"axis": -1})],
     "pad": [([(2, 3, 1)], {"paddings": ((0, 0), (1, 2), (0, 3)), "value": 7.0})],
     "mirror_pad": [([(2, 3, 4)], {"paddings": ((0, 0), (1, 2), (3, 0)), "mode": "reflect"})],
+    "roll": [([(2, 3, 4)], {"shifts": (0, 2, -1)})],
     "strided_slice": [
         (
             [(4, 3, 5, 2)],

@@ -37,6 +37,16 @@ def test_reshapes_become_one_or_cancel() -> None:
     assert ops(same(model, optimise)) == ["reshape", "tanh", "tanh"]
 
 
+def test_rolls_become_one_or_cancel() -> None:
+    for second, left in (((0, -3), ["roll"]), ((-1, 0), [])):
+        model = Model()
+        x = model.input("x", float32(3, 5))
+        (y,) = model.add("roll", [x], {"shifts": (1, 0)})
+        (z,) = model.add("roll", [y], {"shifts": second})
+        model.output(*model.add("tanh", [z]))
+        assert ops(same(model, optimise)) == [*left, "tanh"]
+
+
 @pytest.mark.parametrize("case", ["output", "reader"])
 def test_operations_with_other_readers_stay(case: str) -> None:
     model = Model()

@@ -119,8 +119,34 @@ def test_dense_blocks_lie_in_one_tensor(narrow: bool, gpu: str) -> None:
         np.testing.assert_array_equal(compiled(whole(1, 4, 4, 8)), cpu(whole(1, 4, 4, 8)))
 
 
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("first", [1, 2])
+def test_two_pieces_the_other_way_round_are_a_roll(axis: int, first: int) -> None:
+    model = Model()
+    x = tanh(model, model.input("x", float32(3, 4, 5)))
+    left, right = split(model, x, first, x.type.shape[axis] - first, axis=axis)
+    model.output(concat(model, right, left, axis=axis))
+    assert ops(same(model, rejoin))[-1] == "roll"
+    assert ops(same(model, optimise)) == ["tanh", "roll"]
+
+
+def test_windows_that_move_along_two_axes_are_one_roll(gpu: str) -> None:
+    """As in a Swin Transformer, and back; the sum behind it is computed where it stores."""
+    model = Model()
+    x = pooled(model, model.input("x", float32(1, 7, 8, 4)), 4)
+    y = x
+    for axis, count in ((1, 3), (2, 3)):
+        left, right = split(model, y, count, y.type.shape[axis] - count, axis=axis)
+        y = concat(model, right, left, axis=axis)
+    model.output(model.add("add", [y, x])[0])
+    assert ops(same(model, optimise)) == ["max_pool2d", "roll", "add"]
+    with model.compile("webgpu") as compiled, model.compile("cpu") as cpu:
+        assert dispatches(compiled) == ["max_pool2d", "roll+add"]
+        np.testing.assert_array_equal(compiled(whole(1, 7, 8, 4)), cpu(whole(1, 7, 8, 4)))
+
+
 def reversed_pieces(model: Model, x: Operand) -> Operand:
-    return concat(model, *split(model, x, 2, 4)[::-1])
+    return concat(model, *split(model, x, 1, 2, 3)[::-1])
 
 
 def some_pieces(model: Model, x: Operand) -> Operand:

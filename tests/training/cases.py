@@ -82,6 +82,7 @@ MOVEMENT: list[Case] = [
         ("mirror_pad", [distinct(1, 3, 4)], {"paddings": ((1, 2), (2, 3)), "mode": m})
         for m in ("reflect", "symmetric")
     ),
+    ("roll", [distinct(1, 3, 4)], {"shifts": (1, -2)}),
     ("depth_to_space", [distinct(1, 1, 2, 2, 8)], {"block_size": 2}),
     ("space_to_depth", [distinct(1, 1, 4, 2, 2)], {"block_size": 2}),
     ("batch_to_space_nd", [distinct(1, 4, 2, 3, 1)], {"block_shape": (2, 2), "crops": ((1, 0), (0, 2))}),

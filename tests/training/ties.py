@@ -150,6 +150,7 @@ MOVEMENT: list[Case] = [
     ("reverse", [FEW, ints(0)], {}),
     ("pad", [X], {"paddings": ((1, 0), (2, 1))}),
     ("mirror_pad", [X], {"paddings": ((1, 2), (2, 3)), "mode": "reflect"}),
+    ("roll", [X], {"shifts": (1, -2)}),
     ("split", [X], {"axis": 1, "sizes": (1, 2, 4)}),
     ("unstack", [FEW], {"axis": 1}),
     ("strided_slice", [X], {"begin": (1, 0), "end": (5, 7), "strides": (2, 3)}),

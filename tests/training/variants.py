@@ -75,6 +75,7 @@ MOVEMENT: list[Case] = [
     ("clamp", [FLAT, distinct(2, 7, low=-2, high=0), distinct(3, 7, low=1, high=3)], {}),
     ("strided_slice", [FLAT], {"begin": (None, -2), "end": (None, None), "strides": (-1, -2)}),
     ("mirror_pad", [FEW], {"paddings": ((0, 1), (2, 2), (3, 0)), "mode": "symmetric"}),
+    ("roll", [FEW], {"shifts": (-1, 0, 5)}),
     ("squeeze", [FEW[:, :1]], {"axes": (-2,)}),
     ("broadcast_in_dim", [FEW[0, :2, :3]], {"shape": (3, 4, 2), "dims": (2, 0)}),
     ("dilate", [distinct(1, 2, 3), HALF], {"steps": (2, 3), "paddings": ((1, 0), (-1, 2))}),

@@ -223,7 +223,7 @@ def bordered(
     params: Mapping[str, Param],
     reason: str,
 ) -> Kernel:
-    """Make a kernel for a result, of type y, that is an input with a border.
+    """Make a kernel for a result, of type y, that is an input with a border, or one moved around.
 
     space: for each merged dimension its size in the result, in the input, and the elements before; the
     innermost is divisible by `lanes`. `params` are the parameters of the body itself.

@@ -109,6 +109,10 @@ def _mirror_pad(back: Backward) -> Symbol:
     return g
 
 
+def _roll(back: Backward) -> Symbol:
+    return back.g.of("roll", shifts=tuple(-shift for shift in back["shifts"]))
+
+
 def _fill(back: Backward) -> Symbol:
     return back.g.summed(range(len(back.g.shape))).reshaped(back.x.shape)
 
@@ -145,6 +149,7 @@ BROADCAST = by_operand(passed)
 MATRIX_DIAG = by_operand(lambda back: _diagonals(back.g))
 MATRIX_SET_DIAG = by_operand(_without_diagonals, lambda back: _diagonals(back.g))
 MIRROR_PAD = by_operand(_mirror_pad)
+ROLL = by_operand(_roll)
 FILL = by_operand(_fill)
 DEPTH_TO_SPACE = _inverse("space_to_depth")
 SPACE_TO_DEPTH = _inverse("depth_to_space")

@@ -101,6 +101,7 @@ def test_elements_of_a_new_last_axis(gpu: str) -> None:
 ODD: list[tuple[str, tuple[int, ...], list[Any], Mapping[str, Any]]] = [
     ("pad", (5, 7, 9), [], {"paddings": ((1, 0), (2, 1), (0, 2)), "value": 1}),
     ("mirror_pad", (5, 7, 9), [], {"paddings": ((1, 0), (2, 1), (0, 2)), "mode": "symmetric"}),
+    ("roll", (5, 7, 9), [], {"shifts": (2, 0, -4)}),
     ("gather", (6, 7), [np.array([5, 0, 2], np.int32)], {"axis": 0}),
     ("gather_nd", (6, 7, 3), [np.array([[5, 0], [2, 6], [0, 1]], np.int32)], {}),
     ("dynamic_slice", (6, 7), [np.array([1, 2], np.int32)], {"sizes": (3, 5)}),

@@ -35,6 +35,10 @@ def mirror_pad(x: Any, *, paddings: Pairs, mode: str) -> Any:
     return x
 
 
+def roll(x: Any, *, shifts: Sequence[int]) -> Any:
+    return torch.roll(x, tuple(shifts), tuple(range(x.ndim)))
+
+
 def depth_to_space(x: Any, *, block_size: int, data_format: str = "NHWC") -> Any:
     """The place in a block comes before the channels: pixel_shuffle has it behind them."""
     b, x = block_size, x if data_format == "NCHW" else x.movedim(3, 1)
@@ -116,6 +120,7 @@ MOVEMENT: Mapping[str, Function] = {
     "matrix_diag": lambda diagonal: torch.diag_embed(diagonal),
     "matrix_set_diag": lambda x, diagonal: torch.diagonal_scatter(x, diagonal, 0, -2, -1),
     "mirror_pad": mirror_pad,
+    "roll": roll,
     "pad": lambda x, *, paddings, value=0.0: surrounded(x, paddings, value),
     "reshape": lambda x, *, shape: x.reshape(shape),
     "reverse": lambda x, axes: x.flip(axes.tolist()),
