@@ -9,7 +9,8 @@
 struct Column { place: u32, n: u32 }
 
 fn column_of(matrix: u32, n: u32) -> Column {
-  return Column(p.b_first + distance(unravel(matrix, p.batch), p.b_batch) + 4u * n * u32(p.b_step.y), 4u * n);
+  let first = p.b_first + distance(unravel(matrix, p.batch), p.b_batch);
+  return Column(first + 4u * n * u32(p.b_step.y), 4u * n);
 }
 
 fn weights_of(column: Column, k: u32) -> vec4<T> {
