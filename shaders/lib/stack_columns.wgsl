@@ -2,8 +2,8 @@
 // Vec4 columns of a stack of matrices b, wherever their elements lie. lib/packed_columns.wgsl has the same functions
 // for packed weights.
 // Expects four_b() of lib/columns_together.wgsl or lib/columns_apart.wgsl; p.K, the depth; p.b_first, where b begins;
-// p.batch, the extents of the stack; p.b_batch, the strides along them; p.b_step, whose first two numbers are the strides
-// along the rows and along the columns of a matrix.
+// p.batch, the extents of the stack; p.b_batch, the strides along them; p.b_step, whose first two numbers are the
+// strides along the rows and along the columns of a matrix.
 
 // The first element of a column, and the number of the first of its four columns.
 struct Column { place: u32, n: u32 }

@@ -1,9 +1,9 @@
 //!use walk
 // Steps of four along the rows of a stack of matrices x, wherever their elements lie; zeros behind the end of a row.
 // lib/row_steps.wgsl has the same functions for rows that lie one behind the other.
-// Expects x; p.M, the rows of a matrix; p.K, their length; p.x_first, where x begins; p.batch, the extents of the stack;
-// p.a_batch, the strides along them; p.a_step, whose first two numbers are the strides along the rows and along the
-// columns of a matrix.
+// Expects x; p.M, the rows of a matrix; p.K, their length; p.x_first, where x begins; p.batch, the extents of the
+// stack; p.a_batch, the strides along them; p.a_step, whose first two numbers are the strides along the rows and along
+// the columns of a matrix.
 
 fn place_of_row(m: u32) -> u32 {
   let matrix = m / p.M;
