@@ -64,8 +64,8 @@ def _kernel(call: Call) -> Kernel:
 def roll(x: Array, *, shifts: Sequence[int]) -> Array:
     """Move each element shifts[d] places along dimension d; what leaves it at one end comes in at the other.
 
-    Raises ModelError unless there is one number for each dimension. As tf.roll and torch.roll define it; in
-    files it is two slices and a concatenation for each axis (gpunn/passes/rejoin.py).
+    Raises ModelError unless there is one number for each dimension. TFLite schema: for each axis two results
+    of SLICE or STRIDED_SLICE, and their CONCATENATION the other way round (gpunn/passes/rejoin.py).
     """
     return np.roll(x, tuple(shifts), tuple(range(x.ndim))) if x.ndim else x
 
