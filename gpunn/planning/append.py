@@ -15,8 +15,8 @@ from gpunn.device import DeviceProperties
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Kernel
-from gpunn.planning.partition import ALIAS, DEVICE, HOST, Placement, read_by
-from gpunn.planning.places import ends_in_rows, row_params, source_of, whole
+from gpunn.planning.partition import ALIAS, DEVICE, HOST, Placement
+from gpunn.planning.places import bound_once, ends_in_rows, row_params, source_of, whole
 from gpunn.planning.steps import (
     Chain,
     Step,
@@ -218,12 +218,17 @@ class _Appending:
         return Step(place, operation, kernel, found)
 
     def _binds_twice(self, home: int, steps: Sequence[Step]) -> bool:
-        """Tell whether a kernel would read the tensor in whose rows it stores the result of the last step."""
+        """Tell whether a kernel would bind the tensor twice in whose rows it stores the last result."""
         owner = self.joined.get(steps[-1].operation.outputs[0])
+        if owner is None:
+            return False
         operation, kernels = self.placements[home].operation, self.placements[home].kernels
-        reads = [operand for k in kernels if _stores(k) for operand in read_by(operation, k)]
-        reads += (operand for step in steps for operand in read_by(step.operation, step.kernel))
-        return owner is not None and any(self._owner(operand) is owner for operand in reads)
+
+        def owner_of(operand: Operand) -> Operand:
+            return owner if operand is operation.outputs[0] else self._owner(operand)
+
+        made = (_appended(k, steps) for k in kernels if _stores(k))
+        return not all(bound_once(operation, kernel, owner_of) for kernel in made)
 
     def _owner(self, operand: Operand) -> Operand:
         """Return the operand that has the bytes of one."""

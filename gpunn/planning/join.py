@@ -81,9 +81,11 @@ class _Joins:
         joins = producer.definition.places is not None
         if isinstance(rows, Walk) and (self.software or others or joins):
             return None  # others find their elements in rows alone
-        if made is None or state.binds_twice(producer, owner, views):
+        if made is None:
             return None
         written = dict(zip(kernels, made, strict=True))
+        if state.binds_twice(producer, written, owner, views):
+            return None
         if not others:
             return {producer: written}
         assert isinstance(rows, Rows)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
-from gpunn.kernel import Kernel
+from gpunn.kernel import Kernel, Read, Write
 
 DEVICE, HOST, ALIAS = "webgpu", "cpu", "alias"
 
@@ -49,17 +49,25 @@ def _place(operation: Operation, lower: Lower | None) -> Placement:
     return Placement(operation, DEVICE, "", result)
 
 
+def read_from(operation: Operation, read: Read) -> Operand | None:
+    """Return the operand that a kernel of an operation reads; None for what is none of the graph."""
+    operand = operation.inputs[read.operand] if isinstance(read.operand, int) else read.operand
+    return operand if isinstance(operand, Operand) else None
+
+
+def written_to(operation: Operation, write: Write) -> Operand | None:
+    """Return the operand that a kernel of an operation writes; None for what is none of the graph."""
+    return operation.outputs[write.output] if isinstance(write.output, int) else None
+
+
 def read_by(operation: Operation, kernel: Kernel) -> Iterator[Operand]:
     """Yield the operands that a kernel of an operation reads."""
-    for read in kernel.reads:
-        operand = operation.inputs[read.operand] if isinstance(read.operand, int) else read.operand
-        if isinstance(operand, Operand):
-            yield operand
+    return filter(None, (read_from(operation, read) for read in kernel.reads))
 
 
 def written_by(operation: Operation, kernel: Kernel) -> Iterator[Operand]:
     """Yield the operands that a kernel of an operation writes."""
-    return (operation.outputs[write.output] for write in kernel.writes if isinstance(write.output, int))
+    return filter(None, (written_to(operation, write) for write in kernel.writes))
 
 
 def appended(placements: Iterable[Placement]) -> Mapping[Operation, tuple[Operation, ...]]:

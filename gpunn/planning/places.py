@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Kernel, Param, Read, Write
-from gpunn.planning.partition import ALIAS, HOST, Placement, read_by, written_by
+from gpunn.planning.partition import ALIAS, HOST, Placement, read_by, read_from, written_by, written_to
 from gpunn.rows import Pitch, Rows, Start, Walk
 
 _EXACT = 2**24  # numbers of rows are computed in float32 (shaders/lib/in_rows.wgsl)
@@ -86,11 +86,13 @@ class Places:
         """
         if any(v.type.dtype is not views[0].type.dtype for v in views):
             return None
-        if any(self.binds_twice(operation, owner, views) for operation in operations):
-            return None
-        kernels = {operation: self._reading(operation, views, rows) for operation in operations}
-        made = {operation: found for operation, found in kernels.items() if found is not None}
-        return made if len(made) == len(kernels) else None
+        made: dict[Operation, Numbered] = {}
+        for operation in operations:
+            found = self._reading(operation, views, rows)
+            if found is None or self.binds_twice(operation, found, owner, views):
+                return None
+            made[operation] = found
+        return made
 
     def source(self, operand: Operand) -> Operand:
         """Return what an operand is another shape of; itself if no alias gives it."""
@@ -103,19 +105,21 @@ class Places:
             if placement.backend == ALIAS:
                 yield from self.views(placement.operation.outputs[0])
 
-    def binds_twice(self, operation: Operation, owner: Operand, views: Sequence[Operand]) -> bool:
-        """Tell whether a kernel would bind an owner twice, and write it, if `views` were in it, too."""
+    def binds_twice(
+        self, operation: Operation, changed: Numbered, owner: Operand, views: Sequence[Operand]
+    ) -> bool:
+        """Tell whether a kernel would bind an owner twice, and write it, if `views` were in it, too.
 
-        def inside(operand: Operand) -> bool:
+        What it reads and what it writes may lie in one binding. changed: the kernels that find `views` there.
+        """
+
+        def owner_of(operand: Operand) -> Operand:
             source = self.source(operand)
-            return operand in views or self.places.get(source, (source,))[0] is owner
+            return owner if operand in views else self.places.get(source, (source,))[0]
 
         bindings = self.bindings(operation)
-        for kernel in {**bindings.reading(*views), **bindings.writing(*views)}.values():
-            written = sum(map(inside, written_by(operation, kernel)))
-            if written > 1 or (written and any(map(inside, read_by(operation, kernel)))):
-                return True
-        return False
+        kernels = {**bindings.reading(*views), **bindings.writing(*views), **changed}
+        return not all(bound_once(operation, kernel, owner_of) for kernel in kernels.values())
 
     def _reading(self, operation: Operation, views: Sequence[Operand], rows: Rows) -> Numbered | None:
         """Return kernels that read an operand in rows of another tensor; None if they cannot."""
@@ -197,6 +201,30 @@ def source_of(operand: Operand, producers: Mapping[Operand, Placement]) -> Opera
         assert source is not None
         operand = source
     return operand
+
+
+def bound_width(bound: Read | Write) -> int:
+    """Return how many elements of an operand are bound together: one if its rows part fours."""
+    rows = None if isinstance(bound, Read) and bound.pitch is not None else bound.rows
+    return bound.width if rows is None or rows.unit == 4 else 1
+
+
+def bound_once(operation: Operation, kernel: Kernel, owner_of: Callable[[Operand], Operand]) -> bool:
+    """Tell whether a kernel binds each tensor once that it writes, also if it reads other parts of it.
+
+    owner_of: gives the operand that has the bytes of one.
+    """
+    writes = [(w, owner_of(o)) for w in kernel.writes if (o := written_to(operation, w)) is not None]
+    reads = [(r, owner_of(o)) for r in kernel.reads if (o := read_from(operation, r)) is not None]
+    apart = len({owner for _, owner in writes}) == len(writes)
+    return apart and all(_alike(r, w, o) for w, o in writes for r, other in reads if other is o)
+
+
+def _alike(read: Read, write: Write, owner: Operand) -> bool:
+    """Tell whether a kernel can load from the binding that it stores to, in words of the same kind."""
+    dtype = owner.type.dtype
+    words = dtype.numpy.itemsize == _WORD and read.dtype in (None, dtype)
+    return words and whole(read) and read.pack is None and bound_width(read) == bound_width(write)
 
 
 def whole(bound: Read | Write) -> bool:

@@ -16,8 +16,8 @@ from gpunn.device import DeviceProperties
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Kernel, Param, Read
-from gpunn.planning.partition import ALIAS, DEVICE, HOST, Placement, written_by
-from gpunn.planning.places import pitch_params, row_params, source_of
+from gpunn.planning.partition import ALIAS, DEVICE, HOST, Placement
+from gpunn.planning.places import bound_once, pitch_params, row_params, source_of
 from gpunn.planning.steps import Chain, Step, is_elementwise, outside, params_of, read_of, statement
 from gpunn.pointwise import Appended, Reach, Repeat
 from gpunn.rows import RowLoads, Rows
@@ -139,12 +139,15 @@ class _Prepending:
         )
 
     def _binds_twice(self, number: int, loads: _Loads) -> bool:
-        """Tell whether a kernel would load what lies in a tensor that it writes."""
+        """Tell whether a kernel would bind a tensor twice that it writes."""
         operation, kernels = self.placements[number].operation, self.placements[number].kernels
-        others = (read.operand for read in loads.reads if isinstance(read.operand, Operand))
-        read = {*map(self._owner, (loads.source, *others))}
-        written = (o for kernel in kernels if _loading(kernel) for o in written_by(operation, kernel))
-        return not read.isdisjoint(map(self._owner, written))
+        first = operation.inputs[0]
+
+        def owner_of(operand: Operand) -> Operand:
+            return self._owner(loads.source if operand is first else operand)
+
+        made = (_prepended(k, len(k.reads), loads, ()) for k in kernels if _loading(k))
+        return not all(bound_once(operation, kernel, owner_of) for kernel in made)
 
     def _owner(self, operand: Operand) -> Operand:
         """Return the operand that has the bytes of one."""

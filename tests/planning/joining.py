@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 
 from gpunn.compilation import assembly
 from gpunn.graph.operation import Operand
-from gpunn.kernel import Read, Write
 from gpunn.model import Model
+from gpunn.planning.places import bound_once
 from gpunn.planning.plan import Plan
 from gpunn.types import Array, float32
 from tests.evaluator import random_inputs
@@ -49,23 +48,11 @@ def copied(model: Model, inputs: Sequence[Array] | None = None, ops: Sequence[st
             assert copies
             assert all(p.kernels or p.reason for p in copies)
     for plan in plans:
-        for read, written in _bound(plan):
-            assert read.isdisjoint(written), "WebGPU lets a dispatch bind what it writes only once"
+        for placement in (p for segment in plan.segments for p in segment.placements):
+            for kernel in placement.kernels:
+                once = bound_once(placement.operation, kernel, plan.root)
+                assert once, "WebGPU lets a dispatch bind what it writes only once"
     return sum(len(p.kernels) for p in copies)
-
-
-def _bound(plan: Plan) -> Iterator[tuple[set[Any], set[Any]]]:
-    """Yield for each kernel who owns the bytes that it reads, and those that it writes."""
-    for placement in (p for segment in plan.segments for p in segment.placements):
-        operation = placement.operation
-
-        def owners(bound: Sequence[Read | Write], operands: Sequence[Operand | None]) -> set[Any]:
-            places = (b.operand if isinstance(b, Read) else b.output for b in bound)
-            found = (operands[k] if isinstance(k, int) else k for k in places)
-            return {plan.root(o) if isinstance(o, Operand) else o for o in found if o is not None}
-
-        for kernel in placement.kernels:
-            yield owners(kernel.reads, operation.inputs), owners(kernel.writes, operation.outputs)
 
 
 Reader = Callable[[Model, Operand], Operand]

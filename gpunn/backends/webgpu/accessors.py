@@ -75,7 +75,8 @@ class Binding(NamedTuple):
     it is `optional` and p.then_on is 0, what the body stores. `prepended`: loads by rows compute these;
     `by_elements`: load_ and its kind do.
     `wide`: bound as words of 64 bits, unless the code stores single elements. `in_loop`: the body computes
-    the appended operations, not its stores.
+    the appended operations, not its stores. `within`: the result in whose binding it lies, a part of one
+    tensor as the other.
     """
 
     name: str
@@ -93,6 +94,12 @@ class Binding(NamedTuple):
     by_elements: bool = False
     wide: bool = False
     in_loop: bool = False
+    within: str = ""
+
+    @property
+    def data(self) -> str:
+        """Return the variable of its elements."""
+        return f"{self.within or self.name}_data"
 
     @property
     def fours(self) -> bool:
@@ -105,7 +112,7 @@ def has_wide_words(binding: Binding) -> bool:
     return binding.fours and binding.dtype in WORD_TYPES
 
 
-def _is_wide(binding: Binding, lanes: int, names: frozenset[str]) -> bool:
+def is_wide(binding: Binding, lanes: int, names: frozenset[str]) -> bool:
     """Tell whether an operand is bound as words of 64 bits."""
     return binding.wide and (not binding.stored or stores_by(binding, lanes, names) == [4])
 
@@ -157,7 +164,7 @@ def _segments(binding: Binding, names: frozenset[str]) -> list[tuple[Binding, fr
 
 def variables(binding: Binding, slot: int, lanes: int, names: frozenset[str]) -> Iterator[str]:
     """Write the declaration of each of an operand's buffers, a line each."""
-    if binding.dtype is None:
+    if binding.dtype is None or binding.within:
         return
     if binding.segments is not None:
         for k, (segment, own) in enumerate(_segments(binding, names)):
@@ -172,16 +179,16 @@ def variables(binding: Binding, slot: int, lanes: int, names: frozenset[str]) ->
     else:
         element = WORD_TYPES[binding.dtype]
         element = vector_type(element) if binding.fours else element
-        element = "vec2<u64>" if _is_wide(binding, lanes, names) else element
+        element = "vec2<u64>" if is_wide(binding, lanes, names) else element
     access = "read_write" if binding.shared else "read"
-    yield f"@group(0) @binding({slot}) var<storage, {access}> {binding.name}_data: array<{element}>;"
+    yield f"@group(0) @binding({slot}) var<storage, {access}> {binding.data}: array<{element}>;"
 
 
 def accessors(binding: Binding, result: str, lanes: int, names: frozenset[str]) -> Iterator[str]:
     """Write load_, load4_, loadv_, splat_, int_, word_ (or store_...) of an operand, those that the code
     names.
     """
-    binding = binding._replace(wide=_is_wide(binding, lanes, names))
+    binding = binding._replace(wide=is_wide(binding, lanes, names))
     segments = [] if binding.segments is None else _segments(binding, names)
     for segment, own in segments:
         yield from accessors(segment, result, lanes, own)
@@ -222,7 +229,7 @@ def accessors(binding: Binding, result: str, lanes: int, names: frozenset[str]) 
         "loadv": (vector, four) if lanes == 4 else (scalar, one),
         "splat": (vector, same) if lanes == 4 else (scalar, one),
         "int": ("i32", f"i64_to_i32({one})" if scalar == "I64" else f"i32({one})"),
-        "word": ("u32", f"{binding.name}_data[i]"),
+        "word": ("u32", f"{binding.data}[i]"),
     }
     for alias, kind in ((f"T_{binding.name}", scalar), (f"V_{binding.name}", results["loadv"][0])):
         if alias in names:
@@ -283,7 +290,7 @@ def _in_segment(binding: Binding, verb: str, lanes: int, value: str = "") -> str
 
 def _loads(binding: Binding, scalar: str) -> tuple[str, str]:
     """Return expressions for element i and for the four elements from 4 i on; `scalar`: an element's type."""
-    data = f"{binding.name}_data"
+    data = binding.data
     if binding.dtype is None:
         return f"{scalar}()", f"{vector_type(scalar)}()"
     if binding.dtype in PACKED_TYPES:
@@ -306,7 +313,7 @@ def _loads(binding: Binding, scalar: str) -> tuple[str, str]:
 
 def _stores(binding: Binding, by_parts: bool) -> tuple[str, str]:
     """Return statements that store v as element i, and as the four elements from 4 i on."""
-    data = f"{binding.name}_data"
+    data = binding.data
     if binding.dtype in PACKED_TYPES:
         word = "packed_bytes(vec4<u32>(v))"
         if by_parts:

@@ -86,6 +86,14 @@ def touched(plan: Plan, operation: Operation, kernel: Kernel) -> tuple[set[Tenso
     return {root_of(plan, t) for t in reads}, {root_of(plan, t) for t in writes}
 
 
+def within(plan: Plan, operation: Operation, kernel: Kernel) -> dict[str, str]:
+    """Return what a kernel reads in the tensor that it writes: its name, and that of the result."""
+    written = {root_of(plan, target(w, operation)): w.name for w in kernel.writes}
+    reads = ((r.name, source(r, operation)) for r in kernel.reads if r.present)
+    found = ((name, None if t is None else root_of(plan, t)) for name, t in reads)
+    return {name: written[root] for name, root in found if root in written}
+
+
 def root_of(plan: Plan, tensor: Tensor) -> Tensor:
     """Return the tensor whose memory one has."""
     return tensor if isinstance(tensor, Scratch) else plan.root(tensor)

@@ -283,7 +283,7 @@ class Device:
             if found is None:
                 found = self._build(key)
                 self._pipelines.add(key, found)
-            return found, self._layout(_kinds(key))
+            return found, self._layout(key.kinds)
 
     def prepare(self, keys: Iterable[ShaderKey]) -> None:
         """Make the pipelines of keys side by side, where the driver compiles shaders meanwhile.
@@ -296,7 +296,7 @@ class Device:
         with holding(self.lock):
             missing = [key for key in dict.fromkeys(keys) if key not in self._pipelines]
             for key in missing:
-                self._layout(_kinds(key))  # shared, so not made by one of several threads
+                self._layout(key.kinds)  # shared, so not made by one of several threads
             builds = [partial(self._build_or_none, key) for key in missing]
             threads = min(usable_processors(), _COMPILERS)
             for key, made in zip(missing, side_by_side(builds, threads), strict=True):
@@ -317,7 +317,7 @@ class Device:
             self._pipelines.trim()
 
     def _build(self, key: ShaderKey) -> Any:
-        layout = self._layout(_kinds(key))
+        layout = self._layout(key.kinds)
         source = generate(key)
         try:
             module = finite_shader(self.wgpu, key.body, source)
@@ -341,10 +341,3 @@ class Device:
             ]
             self._layouts[kinds] = self.wgpu.create_bind_group_layout(entries=entries)
         return self._layouts[kinds]
-
-
-def _kinds(key: ShaderKey) -> tuple[str, ...]:
-    """Return the kind of each binding of a pipeline, as WebGPU spells it."""
-    bindings = (b for b in key.bindings if b.dtype for _ in range(b.segments.count if b.segments else 1))
-    kinds = ["storage" if b.shared else "read-only-storage" for b in bindings]
-    return (*kinds, "uniform") if key.bound_params else tuple(kinds)

@@ -12,7 +12,7 @@ from typing import Any
 
 from gpunn.backends.base import Stats
 from gpunn.backends.interrupt import check, holding
-from gpunn.backends.webgpu.apart import groups_apart, root_of, touched
+from gpunn.backends.webgpu.apart import groups_apart, root_of, touched, within
 from gpunn.backends.webgpu.bundle_writer import Bundle, Dispatched
 from gpunn.backends.webgpu.bundles import bundled
 from gpunn.backends.webgpu.device import Device
@@ -237,7 +237,9 @@ class Resources:
         check()
         key = self._key(operation, kernel)
         pipeline, layout, new = self._pipeline(key)
-        resources = [b for r in kernel.reads if r.present for b in _bound(self._resource(operation, r), r)]
+        inside = within(self.plan, operation, kernel)
+        reads = (r for r in kernel.reads if r.present and r.name not in inside)
+        resources = [b for r in reads for b in _bound(self._resource(operation, r), r)]
         for write in kernel.writes:
             resources += _bound(self._tensor(target(write, operation), write.window), write)
         resources += [params] if key.bound_params else []
@@ -248,8 +250,10 @@ class Resources:
 
     def _key(self, operation: Operation, kernel: Kernel) -> ShaderKey:
         """Return the key of a kernel's pipeline."""
-        reads, writes = ({id(self.place(t)[0]) for t in s} for s in touched(self.plan, operation, kernel))
-        return key_of(kernel, operation, self._apart and reads.isdisjoint(writes))
+        reads, writes = touched(self.plan, operation, kernel)
+        others, own = ({id(self.place(t)[0]) for t in tensors} for tensors in (reads - writes, writes))
+        apart = self._apart and others.isdisjoint(own)
+        return key_of(kernel, operation, apart, within(self.plan, operation, kernel))
 
     def _pipeline(self, key: ShaderKey) -> tuple[Any, Any, bool]:
         """Return a pipeline, the layout of its bind groups, and whether the device had none like it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -23,6 +23,7 @@ from gpunn.backends.webgpu.accessors import (
     accessors,
     element_type,
     has_wide_words,
+    is_wide,
     variables,
     vector_type,
 )
@@ -33,6 +34,7 @@ from gpunn.backends.webgpu.wgsl import identifiers, used_libraries
 from gpunn.errors import DeviceError
 from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Function, Kernel, Read, Scratch, Write
+from gpunn.planning.places import bound_width
 from gpunn.rows import Rows, Walk
 from gpunn.types import DType
 
@@ -63,6 +65,14 @@ class ShaderKey(NamedTuple):
     def bound_params(self) -> bool:
         """Tell whether numbers come from a buffer, the last binding."""
         return bool(self.params) and not self.inlined
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Return the kind of each buffer that the pipeline binds, as WebGPU spells it."""
+        own = (b for b in self.bindings if b.dtype and not b.within)
+        buffers = (b for b in own for _ in range(b.segments.count if b.segments else 1))
+        kinds = ["storage" if b.shared else "read-only-storage" for b in buffers]
+        return (*kinds, "uniform") if self.bound_params else tuple(kinds)
 
 
 class _Folder(Protocol):
@@ -96,12 +106,16 @@ def file_of(name: str) -> str:
     return name if name.endswith(SUFFIX) else f"shaders/{name}{SUFFIX}"
 
 
-def key_of(kernel: Kernel, operation: Operation, apart: bool = False) -> ShaderKey:
+def key_of(
+    kernel: Kernel, operation: Operation, apart: bool = False, within: Mapping[str, str] | None = None
+) -> ShaderKey:
     """Collect what the pipeline of a kernel of an operation depends on.
 
-    apart: no buffer that it reads is one that it writes.
+    apart: no buffer that it reads is one that it writes. within: for the names of what it reads in a tensor
+    that it writes, too, the names of these results.
     """
-    reads = (_read_binding(r, source(r, operation), apart) for r in kernel.reads)
+    found = (_read_binding(r, source(r, operation), apart) for r in kernel.reads)
+    reads = (b._replace(within=within.get(b.name, "")) for b in found) if within else found
     writes = (_write_binding(w, target(w, operation)) for w in kernel.writes)
     bindings = (*reads, *writes)
     if kernel.wide_words:
@@ -143,21 +157,16 @@ def _read_binding(read: Read, tensor: Operand | Scratch | None, apart: bool) -> 
     shared = not apart and (isinstance(tensor, Scratch) or tensor.value is None)
     dtype = read.dtype or tensor.type.dtype
     found = None if read.pitch is not None else read.rows
-    place = (_width(read, found), False, shared, read.segments, *_rows(found))
+    place = (bound_width(read), False, shared, read.segments, *_rows(found))
     return Binding(read.name, dtype, *place, prepended=read.prepended, by_elements=read.by_elements)
 
 
 def _write_binding(write: Write, tensor: Operand | Scratch) -> Binding:
     computed = tensor.type.dtype
     dtype = write.appended[-1].dtype if write.appended else computed
-    place = (_width(write, write.rows), True, True, write.segments, *_rows(write.rows))
+    place = (bound_width(write), True, True, write.segments, *_rows(write.rows))
     final = (write.appended, write.optional, computed if write.appended else None)
     return Binding(write.name, dtype, *place, *final, in_loop=write.in_loop and write.optional)
-
-
-def _width(bound: Read | Write, rows: Rows | Walk | None) -> int:
-    """Return how many elements are bound together: one if rows part the fours of an operand."""
-    return bound.width if rows is None or rows.unit == 4 else 1
 
 
 def _rows(rows: Rows | Walk | None) -> tuple[int, int]:
@@ -254,8 +263,10 @@ def _declarations(key: ShaderKey, names: frozenset[str]) -> Iterator[str]:
         yield f"const W{axis}: u32 = {size}u;"
     for name, value in key.constants:
         yield f"const {name}: u32 = {value}u;"
-    slot = 0
+    slot, stored = 0, {b.name: b for b in key.bindings if b.stored}
     for binding in key.bindings:
+        if binding.within:
+            binding = binding._replace(wide=is_wide(stored[binding.within], key.lanes, names))
         declared = [*variables(binding, slot, key.lanes, names)]
         slot += len(declared)
         yield from declared
