@@ -6,7 +6,7 @@ all that this has joined. One of two pieces the other way round is a tensor that
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from gpunn.graph.graph import Graph
@@ -17,7 +17,7 @@ from gpunn.ops.movement.roll import roll
 from gpunn.passes.rewrite import with_changes
 from gpunn.rows import Rows
 
-_Inputs = Sequence[Operand | None]
+_Inputs = tuple[Operand | None, ...]
 
 
 def rejoin(model: Graph) -> Graph:
@@ -55,19 +55,21 @@ def rejoin(model: Graph) -> Graph:
 class _Known:
     """The tensors that concatenations may take.
 
-    pieces: for each piece the tensor that it is a part of, and its rows there. joined: for the first of
-    several operands and an axis, all operands of each concatenation that starts so, and its result.
+    pieces: for each piece the tensor that it is a part of, and its rows there. joined: the results of
+    concatenations by their operands and axes. counts: how many operands those have that begin with one.
     """
 
     pieces: Mapping[Operand, tuple[Operand, Rows | None]]
-    joined: dict[tuple[Operand | None, int], list[tuple[_Inputs, Operand]]] = field(default_factory=dict)
+    joined: dict[tuple[_Inputs, int], Operand] = field(default_factory=dict)
+    counts: dict[tuple[Operand | None, int], set[int]] = field(default_factory=dict)
 
     def add(self, operation: Operation, axis: int) -> None:
         """Let later concatenations take the result of this one, if it has its operands as they are."""
         inputs, (result,) = operation.inputs, operation.outputs
         same = all(o is not None and o.type.quantization == result.type.quantization for o in inputs)
         if same and len(inputs) > 1 and operation.activation is None:
-            self.joined.setdefault((inputs[0], axis), []).append((inputs, result))
+            self.joined.setdefault((inputs, axis), result)
+            self.counts.setdefault((inputs[0], axis), set()).add(len(inputs))
 
     def rolled(self, operation: Operation, axis: int) -> Operation | None:
         """Return what moves a tensor around along an axis as a concatenation of two does; None for others."""
@@ -85,18 +87,19 @@ class _Known:
         """Yield what a concatenation along an axis takes."""
         place = 0
         while place < len(inputs):
-            found, count = self._longest(inputs[place:], axis)
+            found, count = self._longest(inputs, place, axis)
             yield found if count else inputs[place]
             place += count or 1
 
-    def _longest(self, inputs: _Inputs, axis: int) -> tuple[Operand | None, int]:
-        """Return what has most of the inputs, from the first one on, and how many; 0 for nothing."""
-        first = inputs[0]
+    def _longest(self, inputs: _Inputs, place: int, axis: int) -> tuple[Operand | None, int]:
+        """Return what has most of the inputs, from a place on, and how many; 0 for nothing."""
+        first = inputs[place]
         source, _ = self.pieces.get(first, (None, None)) if first is not None else (None, None)
-        found = [(source, 0 if source is None else _count(inputs, source, axis, self.pieces))]
-        for others, result in self.joined.get((first, axis), ()):
-            if inputs[: len(others)] == others:
-                found.append((result, len(others)))
+        found = [(source, 0 if source is None else _count(inputs[place:], source, axis, self.pieces))]
+        for count in self.counts.get((first, axis), ()):
+            result = self.joined.get((inputs[place : place + count], axis))
+            if result is not None:
+                found.append((result, count))
         return max(found, key=lambda pair: pair[1])
 
 

@@ -32,6 +32,11 @@ class _Piece(NamedTuple):
     reader: Operation | None
     channels: Array | None
 
+    def numbers(self) -> Array:
+        """Return the numbers of the channels that it has elements of."""
+        assert self.channels is not None
+        return np.flatnonzero(np.bincount(self.channels.ravel().astype(np.intp)))
+
     def factor(self, results: set[Operand]) -> float:
         """Return the number that the piece is multiplied with and nothing else is done, or 1.
 
@@ -93,7 +98,7 @@ class _Pieces(NamedTuple):
         (result,) = layer.outputs
         channels = np.arange(result.type.shape[-1], dtype=np.float32)
         found = [*self._of(result, np.broadcast_to(channels, result.type.shape))]
-        numbers = [np.unique(np.asarray(piece.channels)).astype(np.int64) for piece in found]
+        numbers = [piece.numbers() for piece in found]
         count = np.zeros(channels.size, np.int64)
         for of_piece in numbers:
             count[of_piece] += 1
@@ -108,16 +113,19 @@ class _Pieces(NamedTuple):
 
     def _of(self, operand: Operand, channels: Array | None = None) -> Iterator[_Piece]:
         """Yield the pieces of an operand that no operation moves further."""
-        if operand in self.results:
-            yield _Piece(operand, None, channels)
-        for reader in self.readers.get(operand, ()):
-            others = [None if o is None else o.value for o in reader.inputs[1:]]
-            if not _moves(reader) or reader.inputs[0] is not operand or any(o is None for o in others):
-                yield _Piece(operand, reader, channels)
-                continue
-            moved = [None] * len(reader.outputs) if channels is None else reader.evaluate([channels, *others])
-            for result, part in zip(reader.outputs, moved, strict=True):
-                yield from self._of(result, part)
+        pending = [(operand, channels)]
+        while pending:
+            operand, channels = pending.pop()
+            if operand in self.results:
+                yield _Piece(operand, None, channels)
+            for reader in self.readers.get(operand, ()):
+                others = [None if o is None else o.value for o in reader.inputs[1:]]
+                if not _moves(reader) or reader.inputs[0] is not operand or any(o is None for o in others):
+                    yield _Piece(operand, reader, channels)
+                elif channels is None:
+                    pending += ((result, None) for result in reader.outputs)
+                else:
+                    pending += zip(reader.outputs, reader.evaluate([channels, *others]), strict=True)
 
 
 def _moves(operation: Operation) -> bool:

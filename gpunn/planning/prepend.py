@@ -8,7 +8,7 @@ is computed from what it is a variance of: the squares of the differences are in
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -33,9 +33,6 @@ MOST_TIMES = 10
 # has measured this.
 _RESULT_SAVES = 16
 _DISPATCH_SAVES = 512
-
-
-Pays = Callable[[Sequence[Step], int, int], bool]  # steps, the elements of a result, how often each is loaded
 
 
 class _Loads(NamedTuple):
@@ -78,30 +75,14 @@ class _Prepending:
     def step(self) -> None:
         """Let one operation after the other compute what comes before it, if its loads can."""
         for number, placement in enumerate(self.placements):
-            read = _read(placement, self._reals)
+            read = _read(placement, _reals(self.device))
             home = None if read is None else self._home(number)
             if read is not None and home is not None:
                 operation, kernels = self.placements[home].operation, self.placements[home].kernels
                 chain = self.chains.get(operation, Chain(kernels, ()))
-                loads = _loads(operation, chain, read, self._reals, self._pays)
+                loads = _loads(operation, chain, read, self.device)
                 if loads is not None and self._fits(number, loads):
                     self._prepend(number, home, loads)
-
-    @property
-    def _reals(self) -> Set[DType]:
-        """Return the dtypes of numbers that loads compute."""
-        return {DType.FLOAT32} if self.device.software else {DType.FLOAT32, DType.FLOAT16}
-
-    def _pays(self, steps: Sequence[Step], size: int, times: int) -> bool:
-        """Tell whether loads that compute these steps so many times take no longer than a dispatch more."""
-        if times == 1:
-            return True
-        if not all(step.is_quick for step in steps):
-            return False
-        if self.device.software:
-            return times <= MOST_TIMES
-        more = max(len(steps) * times - _RESULT_SAVES, 0) * size
-        return more <= _DISPATCH_SAVES * self.device.parallel_invocations
 
     def _home(self, number: int) -> int | None:
         """Return the place of the operation of a device that computes what one alone loads."""
@@ -131,12 +112,8 @@ class _Prepending:
         bindings = max(k.bindings for k in kernels) + len(loads.reads)
         pitched = all(_pitched(r, loads) is not None for kernel in kernels for r in _loading(kernel))
         computed = self._is_computed(number, self._owner(loads.source))
-        return (
-            bindings <= self.device.most_bindings
-            and pitched
-            and computed
-            and not self._binds_twice(number, loads)
-        )
+        few = bindings <= self.device.most_bindings
+        return few and pitched and computed and not self._binds_twice(number, loads)
 
     def _binds_twice(self, number: int, loads: _Loads) -> bool:
         """Tell whether a kernel would bind a tensor twice that it writes."""
@@ -192,6 +169,24 @@ def prepend(
     return tuple(state.placements), state.joined, state.chains
 
 
+def _reals(device: DeviceProperties) -> Set[DType]:
+    """Return the dtypes of numbers that loads compute."""
+    return {DType.FLOAT32} if device.software else {DType.FLOAT32, DType.FLOAT16}
+
+
+def _pays(steps: Sequence[Step], size: int, times: int, device: DeviceProperties) -> bool:
+    """Tell whether to compute steps when elements are loaded takes no longer than a dispatch more.
+
+    size: the elements of the result; each is loaded so many times.
+    """
+    if times == 1 or not all(step.is_quick for step in steps):
+        return times == 1
+    if device.software:
+        return times <= MOST_TIMES
+    more = max(len(steps) * times - _RESULT_SAVES, 0) * size
+    return more <= _DISPATCH_SAVES * device.parallel_invocations
+
+
 def _read(placement: Placement, reals: Set[DType]) -> Read | None:
     """Return how kernels load the first operand of their operation; None if not all do so by rows, or by
     elements.
@@ -209,16 +204,16 @@ def _loading(kernel: Kernel) -> list[Read]:
     return [read for read in kernel.reads if read.operand == 0]
 
 
-def _loads(operation: Operation, chain: Chain, read: Read, reals: Set[DType], pays: Pays) -> _Loads | None:
+def _loads(operation: Operation, chain: Chain, read: Read, device: DeviceProperties) -> _Loads | None:
     """Return what loads compute of an operation and what is appended to it; None if they cannot."""
     if len(chain.kernels) != 1 or operation.guarded or not is_elementwise(chain.kernels[0]):
         return None
     dense, own = _own_step(operation, chain.kernels[0])
     steps = (own, *(replace(s, values=_following(s.values)) for s in chain.steps))
     times = 1 if read.by_rows is None else read.by_rows.times
-    if dense is None or not pays(steps, operation.outputs[0].type.size, times):
+    if dense is None or not _pays(steps, operation.outputs[0].type.size, times, device):
         return None
-    if not all(_can_compute(step, read.by_rows, reals) for step in steps):
+    if not all(_can_compute(step, read.by_rows, _reals(device)) for step in steps):
         return None
     numbered = [(step, f"first{number}_") for number, step in enumerate(steps, start=1)]
     params = _params(numbered, read.by_rows, dense.rows)

@@ -91,6 +91,14 @@ def test_the_longest_that_is_joined_is_taken_wherever_it_stands() -> None:
     assert same(model, rejoin).operations[-1].inputs == (z, three, two)
 
 
+def test_very_many_concatenations_that_begin_alike() -> None:
+    model = Model()
+    x, parts = model.input("x", float32(2, 1)), [model.input(f"y{n}", float32(2, 1)) for n in range(3000)]
+    pairs = [concat(model, x, part) for part in parts]
+    model.output(*pairs, concat(model, x, parts[0], *parts))
+    assert rejoin(model).operations[-1].inputs == (pairs[0], *parts)
+
+
 def test_what_is_joined_again_is_computed_once() -> None:
     model = Model()
     x, y = (model.input(name, float32(2, 3)) for name in "xy")

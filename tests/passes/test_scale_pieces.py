@@ -189,6 +189,15 @@ def test_what_stays(build: Build) -> None:
     assert fold_factors(model) is model
 
 
+def test_long_chains_of_moves_are_gone_along() -> None:
+    model = Model()
+    y = layer(model, model.input("x", float32(5, 4)))
+    for n in range(2000):
+        y = add(model, "reshape", y, shape=(24, 5) if n % 2 else (5, 24))
+    model.output(scaled(model, y))
+    assert "mul" not in ops(fold_factors(model))
+
+
 def test_large_results_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     model = Model()
     of_heads(model, model.input("x", float32(5, 4)))
