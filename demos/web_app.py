@@ -15,7 +15,9 @@ from __future__ import annotations
 import argparse
 import functools
 import itertools
+import os
 import signal
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -189,6 +191,7 @@ def main() -> None:
     worker = Worker(options.seconds, options.memory << 20, options.upload << 20)
     folder = tempfile.TemporaryDirectory(prefix="gpunn-taught-")
     signal.signal(signal.SIGTERM, _terminated)
+    code = 0
     try:
         page(worker.ask, worker.teach, TaughtModels(Path(folder.name))).launch(
             server_name="127.0.0.1",
@@ -201,9 +204,16 @@ def main() -> None:
             max_file_size=f"{options.upload}mb",
             footer_links=[],
         )
+    except SystemExit as terminated:
+        code = int(terminated.code or 0)
     finally:
         worker.close()
         folder.cleanup()
+    # Threads of the server still answer. Python would end them wherever they are, some in the midst of C++,
+    # which then aborts the process.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":

@@ -173,6 +173,11 @@ def test_long_products_in_parts(
         x = stored(1, type, 98 + zero, 102 + zero)
         (found,) = check_integer("reduce_prod", [x], [type], {"axes": axes}, y, backend=backend)
         assert len(np.unique(found)) > 1
+
+
+def test_a_product_of_70000_factors(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All but three factors of each row are 1: 2 x 2 x 2 and 3 x 3 x 3."""
+    limit_device(monkeypatch, max_loop_iterations=300)
     two = quantized(DType.INT8, (2, 70_000), 1.0)
     x = np.where(np.arange(70_000) % 30_000 == 7, np.array([[2], [3]]), 1).astype(np.int8)
     y = Quantization((1.0,), (0,))
