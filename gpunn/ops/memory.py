@@ -172,18 +172,19 @@ def by_blocks(
     x: Array,
     dtype: npt.DTypeLike | None = None,
     block: int = BLOCK,
+    out: Array | None = None,
 ) -> Array:
     """Return what `write` computes of each element for itself, in x's dtype or another one.
 
     It gets up to `block` elements of x, along one axis or more, and an array of the same shape for their
-    results.
+    results. out: where they shall lie; may be x.
     """
     kind = x.dtype if dtype is None else dtype
-    if x.ndim and 0 < x.size <= block:
-        few: Array = np.empty(x.shape, kind)
-        write(x, few)
-        return few
-    result = empty(x.shape, kind)
+    few = x.ndim and 0 < x.size <= block
+    result: Array = out if out is not None else np.empty(x.shape, kind) if few else empty(x.shape, kind)
+    if few or not result.flags.c_contiguous:
+        write(x, result)
+        return result
     source, target = x.reshape(-1), result.reshape(-1)
     for first in range(0, source.size, block):
         write(source[first : first + block], target[first : first + block])

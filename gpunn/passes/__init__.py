@@ -23,6 +23,7 @@ from gpunn.passes.requantize import fuse_quantize, sink_dequantize
 from gpunn.passes.rewrite import everywhere
 from gpunn.passes.scale import fold_channels
 from gpunn.passes.scale_pieces import fold_factors
+from gpunn.passes.swish import fuse_swish
 
 Pass = Callable[[Graph], Graph]
 
@@ -41,6 +42,7 @@ _AFTERWARDS: tuple[Pass, ...] = (
     prune_unread,
     # Before the transposes: the fewer operations, the sooner these are removed.
     fuse_clamps,
+    fuse_swish,
     # Before the fusions: transposes keep apart neighbours that fit together.
     arrange,
     # Before moves come together, which a product keeps apart.

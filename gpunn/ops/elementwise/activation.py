@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from gpunn.ops.elementwise.unary import apply_activation, clip_ends
+from gpunn.ops.elementwise.unary import ACTIVATIONS, apply_activation, clip_ends
 from gpunn.ops.fixed_point.affine import CLAMPS
+from gpunn.ops.memory import by_blocks
 from gpunn.types import Array, Shape
 
 FEW = 1 << 11  # numbers up to which maximum() takes less time than clip()
@@ -18,7 +19,7 @@ MANY = 1 << 14  # the same for maximum() with as many numbers, which has vector 
 
 
 def activate(y: Array, name: str | None) -> Array:
-    """Apply the activation of that name to `y`, which may change: clamps work where it lies."""
+    """Apply the activation of that name to `y`, which may change: most work where it lies."""
     return activating(name, y.dtype)(y)
 
 
@@ -27,6 +28,10 @@ def activating(
     name: str | None, dtype: np.dtype[Any], shape: Shape | None = None
 ) -> Callable[[Array], Array]:
     """Return activate() for arrays of a dtype, and of a shape if it is known."""
+    fused = None if name is None else ACTIVATIONS[name].fused
+    if fused is not None and fused.write is not None:
+        write = fused.write
+        return lambda y: by_blocks(write, y, out=y)
     if name not in CLAMPS:
         return lambda y: apply_activation(y, name)
     low, high = CLAMPS[name]

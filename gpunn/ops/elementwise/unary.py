@@ -7,7 +7,8 @@ WGSL leaves loose is computed by elementary.wgsl and hyperbolic.wgsl in shaders/
 Shapes: any; the result has the input's. dtype: float32, float16, or quantised uint8, int8 or int16, for
 which every function is a table of all results (ops/fixed_point/tables.py); where the line says so, int32,
 int64 or bool too, and there results wrap around. Raises ModelError for other dtypes.
-sign_bit is 1 below 0, else 0, of -0 and NaN, too.
+sign_bit is 1 below 0, else 0, of -0 and NaN, too. swish is x logistic(x), which nets compute of both; -inf
+gives about 0.
 Functions are defined on all numbers: what has no real result is NaN (log and sqrt below 0, sin of an
 infinity, acosh below 1, atanh beyond 1), log(0) is -inf, rsqrt(0) and atanh(1) inf, what is too large inf,
 and NaN stays NaN. Subnormal numbers may count as 0.
@@ -29,7 +30,7 @@ from gpunn.kernel import Function, keep_nan
 from gpunn.ops.accuracy import BASIC, Accuracy
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS
-from gpunn.ops.elementwise import fake_quant, gaussian
+from gpunn.ops.elementwise import fake_quant, gates, gaussian
 from gpunn.ops.elementwise.unary_declaration import Fused, Table, Unary, declare
 from gpunn.ops.fixed_point import interpolation
 from gpunn.ops.fixed_point.affine import LIMITS
@@ -43,7 +44,6 @@ from gpunn.ops.fixed_point.tables import (
     sqrt_table,
     tanh_table,
 )
-from gpunn.ops.memory import by_blocks
 from gpunn.ops.op import Op
 from gpunn.types import Array, DType
 
@@ -58,27 +58,8 @@ def clip_ends(low: float, high: float | None, dtype: np.dtype[Any]) -> tuple[Any
     return dtype.type(low), None if high is None else dtype.type(high)
 
 
-def _logistic(x: Array) -> Array:
-    return by_blocks(_write_logistic, x)
-
-
-def _write_logistic(x: Array, out: Array) -> None:
-    np.negative(x, out=out)
-    np.exp(out, out=out)  # infinite far below 0, where the result is 0
-    np.add(out, 1, out=out)
-    np.divide(1, out, out=out)
-
-
-def _tanh(x: Array) -> Array:
-    return np.asarray(np.tanh(x))
-
-
 def _sign_bit(x: Array) -> Array:
     return np.asarray(x < 0, x.dtype)
-
-
-def _hard_swish(x: Array) -> Array:
-    return np.asarray(x * (np.clip(x + 3, 0, 6) / 6))
 
 
 def _leave(function: Callable[..., Any]) -> Callable[[Array], Array]:
@@ -164,6 +145,7 @@ _GELU_TANH_TABLE16 = interpolation.table(gaussian.gelu_tanh, single=interpolatio
 # driver compute NaN from NaN: SwiftShader's exp(NaN) is infinite. WGSL's tanh has an absolute error of 1e-5,
 # and drivers compute it as a difference of powers of e. So small arguments go through the power series: what
 # follows is 9e-10 of the result at most.
+_DIVISOR = "(T(1) + exp(-clamp(x, T(-87.33), T(87.33))))"  # of a logistic function
 _TANH_SERIES = (
     "x * (T(1) - x * x * (T(0.33333334) - x * x * (T(0.13333334) - x * x * (T(0.053968254)"
     " - x * x * T(0.021869488)))))"
@@ -176,30 +158,37 @@ TABLE = (
     _between("relu6", 0, 6, (-10, 10)),
     Unary(
         "logistic",
-        _logistic,
-        keep_nan("T(1) / (T(1) + exp(-clamp(x, T(-87.33), T(87.33))))", "x"),
+        gates.logistic,
+        keep_nan(f"T(1) / {_DIVISOR}", "x"),
         (-200, 200),
-        fused=Fused(slope=0.25, approximate=True),
+        fused=Fused(0.25, True, gates.write_logistic),
         output=(1 / 256, 0),
         table=logistic_table,
-        table16=interpolation.logistic(_logistic),
+        table16=interpolation.logistic(gates.logistic),
     ),
     Unary(
         "tanh",
-        _tanh,
+        gates.tanh,
         keep_nan(f"select(tanh(clamp(x, T(-10), T(10))), {_TANH_SERIES}, abs(x) < T(0.25))", "x"),
         (-100, 100),
-        fused=Fused(approximate=True),
+        fused=Fused(1.0, True, gates.write_tanh),
         output=(1 / 128, 128),
         table=tanh_table,
-        table16=interpolation.tanh(_tanh),
+        table16=interpolation.tanh(gates.tanh),
+    ),
+    Unary(
+        "swish",
+        gates.swish,
+        keep_nan(f"max(x, T(-87.33)) / {_DIVISOR}", "x"),
+        (-200, 200),
+        fused=Fused(1.1, True, gates.write_swish),
     ),
     Unary(
         "hard_swish",
-        _hard_swish,
+        gates.hard_swish,
         "x * (clamp(x + 3.0, 0.0, 6.0) / 6.0)",
         (-10, 10),
-        fused=Fused(slope=1.5),
+        fused=Fused(1.5, write=gates.write_hard_swish),
         table=hard_swish_table,
     ),
     Unary("sign_bit", _sign_bit, "select(T(0), T(1), x < T(0))", (-2, 2), fused=Fused()),

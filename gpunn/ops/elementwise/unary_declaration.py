@@ -24,13 +24,15 @@ Table: TypeAlias = Callable[[Call], Array]  # all results of a quantised call, b
 
 
 class Fused(NamedTuple):
-    """The effect of an activation on the errors of its input.
+    """The effect of an activation on the errors of its input, and how it is computed in place.
 
-    slope: its steepest. approximate: it adds errors of an elementary function.
+    slope: its steepest. approximate: it adds errors of an elementary function. write: writes what it makes
+    of x to an array of the same shape, which may be x.
     """
 
     slope: float = 1.0
     approximate: bool = False
+    write: Callable[[Array, Array], None] | None = None
 
 
 class Unary(NamedTuple):

@@ -51,6 +51,7 @@ ELEMENTWISE: Mapping[str, Function] = {
     "relu01": functional("hardtanh", 0.0, 1.0),
     "relu1": functional("hardtanh"),
     "select": lambda condition, a, b: torch.where(condition, a, b),
+    "swish": functional("silu"),
     "squared_difference": lambda a, b: (a - b).square(),
 }
 

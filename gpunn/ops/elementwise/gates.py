@@ -1,0 +1,64 @@
+"""The logistic function, tanh, and products of x with such gates, on the host.
+
+A function whose name begins with write_ writes what it makes of x to an array of the same shape, which may
+be x.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpunn.ops.memory import by_blocks
+from gpunn.types import Array
+
+LEAST = -87.33  # where x logistic(x) is 0 in float32's absolute terms, and e^-x still is finite
+
+
+def logistic(x: Array) -> Array:
+    """Compute 1 / (1 + e^-x). NeuralNetworks.h, ANEURALNETWORKS_LOGISTIC."""
+    return by_blocks(write_logistic, x)
+
+
+def write_logistic(x: Array, out: Array) -> None:
+    """Write logistic(x)."""
+    np.negative(x, out=out)
+    np.exp(out, out=out)  # infinite far below 0, where the result is 0
+    np.add(out, 1, out=out)
+    np.divide(1, out, out=out)
+
+
+def tanh(x: Array) -> Array:
+    """Compute the hyperbolic tangent. NeuralNetworks.h, ANEURALNETWORKS_TANH."""
+    return np.asarray(np.tanh(x))
+
+
+def write_tanh(x: Array, out: Array) -> None:
+    """Write tanh(x)."""
+    np.tanh(x, out=out)
+
+
+def swish(x: Array) -> Array:
+    """Compute x times ANEURALNETWORKS_LOGISTIC (NeuralNetworks.h) of x: SiLU; about 0 if x is -inf."""
+    return by_blocks(write_swish, x)
+
+
+def write_swish(x: Array, out: Array) -> None:
+    """Write swish(x)."""
+    above = np.maximum(x, x.dtype.type(LEAST))  # so that -inf becomes no NaN
+    np.negative(above, out=out)
+    np.exp(out, out=out)
+    np.add(out, 1, out=out)
+    np.divide(above, out, out=out)
+
+
+def hard_swish(x: Array) -> Array:
+    """Compute x times (x + 3) / 6 between 0 and 1. TFLite schema, HARD_SWISH."""
+    return by_blocks(write_hard_swish, x)
+
+
+def write_hard_swish(x: Array, out: Array) -> None:
+    """Write hard_swish(x)."""
+    gate = np.add(x, 3)
+    np.clip(gate, 0, 6, out=gate)
+    np.divide(gate, 6, out=gate)
+    np.multiply(x, gate, out=out)
