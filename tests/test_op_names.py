@@ -138,6 +138,7 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
         "what it writes: a loop of rounds that a condition can end",
         {"logical_and", "reshape", "select", "while_loop"},
     ),
+    "gpunn/passes/stack_pieces.py": ("what it finds and writes", {"reshape", "split", "transpose"}),
     "gpunn/passes/swish.py": ("what it finds and writes", {"logistic", "mul", "swish"}),
     "gpunn/passes/requantize.py": ("what it removes and writes", {"dequantize", "quantize", "reshape"}),
 }

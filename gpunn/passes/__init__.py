@@ -23,6 +23,7 @@ from gpunn.passes.requantize import fuse_quantize, sink_dequantize
 from gpunn.passes.rewrite import everywhere
 from gpunn.passes.scale import fold_channels
 from gpunn.passes.scale_pieces import fold_factors
+from gpunn.passes.stack_pieces import stack_pieces
 from gpunn.passes.swish import fuse_swish
 
 Pass = Callable[[Graph], Graph]
@@ -49,6 +50,8 @@ _AFTERWARDS: tuple[Pass, ...] = (
     fold_factors,
     # Before moves come together, and after transposes have found their places.
     fold_adjoints,
+    # After what lies between pieces and their readers is gone, and before moves come together.
+    stack_pieces,
     # Moves come together, and then DEQUANTIZE and QUANTIZE.
     sink_dequantize,
     combine,
