@@ -129,6 +129,7 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
         "what may be known of a loop before it starts; terms of its condition",
         {"logical_and", "while_loop"},
     ),
+    "gpunn/passes/merge_layers.py": ("what it merges, and divides again", {"fully_connected", "split"}),
     "gpunn/passes/prune.py": ("what readers may do themselves", {"broadcast_to"}),
     "gpunn/passes/rejoin.py": (
         "gives it a tensor instead of pieces or parts, or is a roll",
@@ -139,7 +140,7 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
         {"logical_and", "reshape", "select", "while_loop"},
     ),
     "gpunn/passes/stack_pieces.py": ("what it finds and writes", {"reshape", "split", "transpose"}),
-    "gpunn/passes/swish.py": ("what it finds and writes", {"logistic", "mul", "swish"}),
+    "gpunn/passes/silu.py": ("what it finds and writes", {"logistic", "mul", "silu"}),
     "gpunn/passes/requantize.py": ("what it removes and writes", {"dequantize", "quantize", "reshape"}),
 }
 

@@ -17,14 +17,15 @@ from gpunn.passes.fuse import fuse_activation, fuse_pad
 from gpunn.passes.layer_norm import fuse_layer_norms
 from gpunn.passes.layout import arrange
 from gpunn.passes.loops import close_bodies, settle_loops
+from gpunn.passes.merge_layers import merge_layers
 from gpunn.passes.prune import bypass_broadcasts, bypass_identities, prune_unread
 from gpunn.passes.rejoin import rejoin
 from gpunn.passes.requantize import fuse_quantize, sink_dequantize
 from gpunn.passes.rewrite import everywhere
 from gpunn.passes.scale import fold_channels
 from gpunn.passes.scale_pieces import fold_factors
+from gpunn.passes.silu import fuse_silu
 from gpunn.passes.stack_pieces import stack_pieces
-from gpunn.passes.swish import fuse_swish
 
 Pass = Callable[[Graph], Graph]
 
@@ -43,7 +44,7 @@ _AFTERWARDS: tuple[Pass, ...] = (
     prune_unread,
     # Before the transposes: the fewer operations, the sooner these are removed.
     fuse_clamps,
-    fuse_swish,
+    fuse_silu,
     # Before the fusions: transposes keep apart neighbours that fit together.
     arrange,
     # Before moves come together, which a product keeps apart.
@@ -52,6 +53,7 @@ _AFTERWARDS: tuple[Pass, ...] = (
     fold_adjoints,
     # After what lies between pieces and their readers is gone, and before moves come together.
     stack_pieces,
+    merge_layers,
     # Moves come together, and then DEQUANTIZE and QUANTIZE.
     sink_dequantize,
     combine,

@@ -33,14 +33,14 @@ def stack_pieces(model: Graph) -> Graph:
         if operation not in gone:
             made.append(operation)
         for result in operation.outputs if not _moves(operation) else ():
-            found = _Stack.of(result, readers, model.results)
+            found = Stack.of(result, readers, model.results)
             if found is not None:
                 made += found.operations(operation.origin)
                 gone.update(found.moves)
     return model.with_operations(made) if gone else model
 
 
-class _Stack(NamedTuple):
+class Stack(NamedTuple):
     """A tensor whose elements are those of pieces, which lie evenly apart in it and are walked alike.
 
     pieces: in the order of their first elements. sizes, strides: of the walk along each piece; `apart` leads
@@ -57,38 +57,21 @@ class _Stack(NamedTuple):
     @classmethod
     def of(
         cls, tensor: Operand, readers: Mapping[Operand, Sequence[Operation]], results: set[Operand]
-    ) -> _Stack | None:
+    ) -> Stack | None:
         """Return a tensor as a stack of all that is read of it; None if it is none, or one already."""
-        alike = tensor.type.quantization is None or tensor.type.quantization.per_tensor
-        moved = any(map(_moves, readers.get(tensor, ())))
-        if not (moved and alike and 1 < tensor.type.size <= _MAX_ELEMENTS):
+        found = followed(tensor, readers, results)
+        if found is None or len(found.ends) < 2:
             return None
-        elements = np.zeros(tensor.type.shape, np.int8)
-        ends, moves, pending = dict[Operand, Array](), list[Operation](), [(tensor, elements)]
-        while pending:
-            operand, view = pending.pop()
-            if operand in results:
-                ends[operand] = view
-            for reader in readers.get(operand, ()):
-                views = None if operand in results else _views(reader, operand, view)
-                if views is None:
-                    ends[operand] = view
-                else:
-                    moves.append(reader)
-                    pending += zip(reader.outputs, views, strict=True)
-        turns = [move for move in moves if move.definition is transpose]
-        if len(ends) < 2 or len(turns) < 2:
-            return None
-        return cls._even(tensor, ends, elements, tuple(moves))
+        turns = [move for move in found.moves if move.definition is transpose]
+        return cls._even(tensor, found.ends, found.moves) if len(turns) > 1 else None
 
     @classmethod
     def _even(
-        cls, tensor: Operand, ends: Mapping[Operand, Array], elements: Array, moves: tuple[Operation, ...]
-    ) -> _Stack | None:
+        cls, tensor: Operand, ends: Mapping[Operand, View], moves: tuple[Operation, ...]
+    ) -> Stack | None:
         """Return the stack of what is read, if all elements are, each once, and all in the same order."""
-        start = _address(elements)
-        firsts = {_address(view) - start: operand for operand, view in ends.items()}
-        walks = {merge(view.shape, view.strides) for view in ends.values()}
+        firsts = {view.first: operand for operand, view in ends.items()}
+        walks = {(view.sizes, view.strides) for view in ends.values()}
         places = sorted(firsts)
         if len(walks) != 1 or len(places) != len(ends) or places[0] != 0:
             return None
@@ -98,8 +81,8 @@ class _Stack(NamedTuple):
         extents, order = found._levels()
         dense_steps = tuple(step for _, step in sorted(found._axes(), key=lambda axis: -axis[1]))
         whole = dense(extents) == dense_steps and int(np.prod(extents)) == tensor.type.size
-        in_place = rows_walked(sizes, strides, 0) is not None
-        return found if even and whole and not in_place and order != tuple(range(len(order))) else None
+        moved = not View(sizes, strides, 0).in_rows and order != tuple(range(len(order)))
+        return found if even and whole and moved else None
 
     def _axes(self) -> tuple[tuple[int, int], ...]:
         """Return the extents and strides of the stack in the tensor."""
@@ -133,6 +116,58 @@ class _Stack(NamedTuple):
     def _operand(self, op: str, shape: Shape) -> Operand:
         type = self.tensor.type.with_shape(shape)
         return Operand(f"{self.tensor.name}: {op}", type, Lifetime.TEMPORARY, hybrid=self.tensor.hybrid)
+
+
+class View(NamedTuple):
+    """A walk along elements of a tensor: extents and strides, with as few dimensions as possible."""
+
+    sizes: Shape
+    strides: Shape
+    first: int
+
+    @property
+    def in_rows(self) -> bool:
+        """Tell whether it goes along rows of the tensor."""
+        return rows_walked(self.sizes, self.strides, self.first) is not None
+
+
+class Followed(NamedTuple):
+    """The places where elements of a tensor are read, as views of it, and the operations that move them."""
+
+    ends: Mapping[Operand, View]
+    moves: tuple[Operation, ...]
+
+
+def followed(
+    tensor: Operand, readers: Mapping[Operand, Sequence[Operation]], results: set[Operand]
+) -> Followed | None:
+    """Follow the elements of a tensor to where they are read; None if nothing moves them, or not as views.
+
+    results: those of the model.
+    """
+    alike = tensor.type.quantization is None or tensor.type.quantization.per_tensor
+    moved = any(map(_moves, readers.get(tensor, ())))
+    if not (moved and alike and 1 < tensor.type.size <= _MAX_ELEMENTS):
+        return None
+    elements = np.zeros(tensor.type.shape, np.int8)
+    ends, moves, pending = dict[Operand, Array](), list[Operation](), [(tensor, elements)]
+    while pending:
+        operand, view = pending.pop()
+        if operand in results:
+            ends[operand] = view
+        for reader in readers.get(operand, ()):
+            views = None if operand in results else _views(reader, operand, view)
+            if views is None:
+                ends[operand] = view
+            else:
+                moves.append(reader)
+                pending += zip(reader.outputs, views, strict=True)
+    start = _address(elements)
+    found = {}
+    for operand, view in ends.items():
+        sizes, strides = merge(view.shape, view.strides)
+        found[operand] = View(sizes, strides, _address(view) - start)
+    return Followed(found, tuple(moves))
 
 
 def _moves(operation: Operation) -> bool:

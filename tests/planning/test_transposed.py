@@ -123,7 +123,7 @@ def test_heads_of_attention(size: int, tokens: int, count: int, depth: int, adj_
     x = model.input("x", float32(size, tokens, count * depth))
     model.output(attended(model, x, count, adj_b, mask))
     (value,) = random_inputs(model)
-    assert left(model, [value], least=4 if count > 1 else 0) == 0
+    assert left(model, [value], least=2 if count > 1 else 0) == 0
     assert compare(model, [value], ["webgpu"], per_layer=True).ok
 
 
@@ -246,7 +246,7 @@ def test_attention_in_one_kernel_writes_in_another_order(tuner: Last) -> None:
     model.output(attended(model, model.input("x", float32(2, 17, 24)), 3, True, True))
     (value,) = random_inputs(model)
     with model.compile("webgpu", SUSTAINED) as compiled:
-        assert dispatches(compiled) == ["fully_connected"] * 3 + ["batch_matmul+mul+add+softmax+batch_matmul"]
+        assert dispatches(compiled) == ["fully_connected", "batch_matmul+mul+add+softmax+batch_matmul"]
         assert [r.kernel.body for r in compiled.plan_rows()][-1] == attention.name
         found = compiled(value)
     each, _ = tuner.offered

@@ -28,7 +28,7 @@ DOMAINS = {
     **dict.fromkeys(("floor", "ceil", "round", "sign", "sign_bit", "zeros_like"), (-3.06, 3)),
     **dict.fromkeys(("log", "sqrt", "rsqrt"), (0.1, 3)),
     "relu6": (-3, 9),
-    **dict.fromkeys(("swish", "hard_swish"), (-5, 5)),
+    **dict.fromkeys(("silu", "hard_swish"), (-5, 5)),
     "acosh": (1.1, 3),
     "atanh": (-0.9, 0.9),
 }

@@ -37,13 +37,16 @@ def write_tanh(x: Array, out: Array) -> None:
     np.tanh(x, out=out)
 
 
-def swish(x: Array) -> Array:
-    """Compute x times ANEURALNETWORKS_LOGISTIC (NeuralNetworks.h) of x: SiLU; about 0 if x is -inf."""
-    return by_blocks(write_swish, x)
+def silu(x: Array) -> Array:
+    """Compute x logistic(x), also known as swish; about 0 if x is -inf.
+
+    The gate: NeuralNetworks.h, ANEURALNETWORKS_LOGISTIC.
+    """
+    return by_blocks(write_silu, x)
 
 
-def write_swish(x: Array, out: Array) -> None:
-    """Write swish(x)."""
+def write_silu(x: Array, out: Array) -> None:
+    """Write silu(x)."""
     above = np.maximum(x, x.dtype.type(LEAST))  # so that -inf becomes no NaN
     np.negative(above, out=out)
     np.exp(out, out=out)

@@ -28,7 +28,7 @@ def _leaky(x: Symbol, g: Symbol, factor: Symbol | float) -> Symbol:
     return below.of("select", g * factor, g)
 
 
-def _swish(back: Backward) -> Symbol:
+def _silu(back: Backward) -> Symbol:
     gate = back.x.of("logistic")
     return back.g * gate * (back.x * (1.0 - gate) + 1.0)
 
@@ -59,7 +59,7 @@ def _fake_quant(back: Backward) -> Symbol:
 
 UNARY: Mapping[str, Partial] = {
     **dict.fromkeys(("relu", "relu01", "relu1", "relu6", "logistic", "tanh", "elu"), _from_result),
-    "swish": _swish,
+    "silu": _silu,
     "hard_swish": _from_operand,
     **dict.fromkeys(("sign_bit", "floor", "ceil", "round", "sign", "zeros_like"), zero),
     "leaky_relu": lambda back: _leaky(back.x, back.g, float(back["alpha"])),

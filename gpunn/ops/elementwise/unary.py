@@ -7,8 +7,8 @@ WGSL leaves loose is computed by elementary.wgsl and hyperbolic.wgsl in shaders/
 Shapes: any; the result has the input's. dtype: float32, float16, or quantised uint8, int8 or int16, for
 which every function is a table of all results (ops/fixed_point/tables.py); where the line says so, int32,
 int64 or bool too, and there results wrap around. Raises ModelError for other dtypes.
-sign_bit is 1 below 0, else 0, of -0 and NaN, too. swish is x logistic(x), which nets compute of both; -inf
-gives about 0.
+sign_bit is 1 below 0, else 0, of -0 and NaN, too. silu is x logistic(x), two operations in files; -inf gives
+about 0.
 Functions are defined on all numbers: what has no real result is NaN (log and sqrt below 0, sin of an
 infinity, acosh below 1, atanh beyond 1), log(0) is -inf, rsqrt(0) and atanh(1) inf, what is too large inf,
 and NaN stays NaN. Subnormal numbers may count as 0.
@@ -177,11 +177,11 @@ TABLE = (
         table16=interpolation.tanh(gates.tanh),
     ),
     Unary(
-        "swish",
-        gates.swish,
+        "silu",
+        gates.silu,
         keep_nan(f"max(x, T(-87.33)) / {_DIVISOR}", "x"),
         (-200, 200),
-        fused=Fused(1.1, True, gates.write_swish),
+        fused=Fused(1.1, True, gates.write_silu),
     ),
     Unary(
         "hard_swish",

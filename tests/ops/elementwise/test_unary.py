@@ -43,7 +43,7 @@ MATH = {
     "acosh": math.acosh,
     "atanh": math.atanh,
     "erf": math.erf,
-    "swish": lambda x: x / (1 + math.exp(-x)),
+    "silu": lambda x: x / (1 + math.exp(-x)),
 }
 OPTIONS = {
     "leaky_relu": {"alpha": 0.2},
@@ -190,7 +190,7 @@ def test_agrees_with_litert(line: unary.Unary) -> None:
 
 @pytest.mark.parametrize("name", MATH)
 def test_agrees_with_the_c_library(name: str, backend: str) -> None:
-    low, high = {"acosh": (1, 9e4), "atanh": (-0.999, 0.999), "swish": (-5, 80)}.get(name, (-80, 80))
+    low, high = {"acosh": (1, 9e4), "atanh": (-0.999, 0.999), "silu": (-5, 80)}.get(name, (-80, 80))
     x = np.concatenate([np.linspace(low, high, 501), 1 + np.geomspace(1e-6, 8, 101)]).astype(np.float32)
     x = x[(x >= low) & (x <= high)]
     (y,) = check(name, [x], backend=backend)

@@ -27,7 +27,7 @@ def prelu(x: Any, alpha: Any) -> Any:
 
 
 ELEMENTWISE: Mapping[str, Function] = {
-    **{op: functional(op) for op in ("relu", "relu6", "elu", "gelu")},
+    **{op: functional(op) for op in ("relu", "relu6", "elu", "gelu", "silu")},
     **{
         op: named(op)
         for op in (
@@ -51,7 +51,6 @@ ELEMENTWISE: Mapping[str, Function] = {
     "relu01": functional("hardtanh", 0.0, 1.0),
     "relu1": functional("hardtanh"),
     "select": lambda condition, a, b: torch.where(condition, a, b),
-    "swish": functional("silu"),
     "squared_difference": lambda a, b: (a - b).square(),
 }
 

@@ -1,4 +1,4 @@
-"""A product of x and logistic(x) becomes swish(x), also known as SiLU, which other operations can apply."""
+"""A product of x and logistic(x) becomes silu(x), also known as swish, which other operations can apply."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpunn.ops.check import FLOATS
 from gpunn.passes.rewrite import Private, absorb
 
 
-def fuse_swish(model: Graph) -> Graph:
+def fuse_silu(model: Graph) -> Graph:
     """Replace products of real numbers with their own logistic function."""
     return absorb(model, _merge)
 
@@ -21,6 +21,6 @@ def _merge(product: Operation, private: Private) -> tuple[Operation, tuple[Opera
     for x, gate in (product.inputs, product.inputs[::-1]):
         gating = private(gate)
         if gating is not None and gating.op == "logistic" and gating.inputs == (x,):
-            found = replace(product, op="swish", inputs=(x,), attrs={}, custom=None)
+            found = replace(product, op="silu", inputs=(x,), attrs={}, custom=None)
             return (found, (gating,)) if product.activation is None else None
     return None
