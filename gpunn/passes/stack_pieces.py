@@ -10,18 +10,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from gpunn.graph.consumers import consumers
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Lifetime, Operand, Operation
-from gpunn.ops.kernels.strides import dense, merge, rows_walked
+from gpunn.ops.kernels.strides import dense, merge, rows_walked, walked_as
 from gpunn.ops.movement.basic import reshape, transpose
 from gpunn.ops.movement.split import split
 from gpunn.passes.combine import reshapes
 from gpunn.passes.rewrite import keeps_scale
 from gpunn.types import Array, Shape
 
-_MAX_ELEMENTS = 1 << 24  # of a tensor: numpy reserves a byte for each
+_MAX_ELEMENTS = 1 << 24  # of a tensor: numpy reserves a byte for each, and touches none
 
 
 def stack_pieces(model: Graph) -> Graph:
@@ -178,13 +179,16 @@ def _moves(operation: Operation) -> bool:
 
 
 def _views(operation: Operation, operand: Operand, view: Array) -> Sequence[Array] | None:
-    """Return what an operation makes of a view of elements, as views; None if it does anything else."""
+    """Return what an operation makes of a view of elements, as views; None if that is no view."""
     others = [None if i is None else i.value for i in operation.inputs[1:]]
     if not _moves(operation) or operation.inputs[0] is not operand or any(o is None for o in others):
         return None
+    if reshapes(operation):
+        shape = operation.outputs[0].type.shape
+        steps = walked_as(shape, *merge(view.shape, view.strides))
+        return None if steps is None else (as_strided(view, shape, steps),)
     found = operation.definition.reference(view, *others, **operation.attrs)
-    views = found if isinstance(found, tuple) else (found,)
-    return views if all(np.may_share_memory(each, view) for each in views) else None
+    return found if isinstance(found, tuple) else (found,)
 
 
 def _address(view: Array) -> int:

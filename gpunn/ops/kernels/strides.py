@@ -71,6 +71,22 @@ def merge(sizes: Shape, *strides: Shape) -> tuple[Shape, ...]:
     return tuple(zip(*merged, strict=True)) if merged else ((),) * (1 + len(strides))
 
 
+def walked_as(shape: Shape, sizes: Shape, strides: Shape) -> Shape | None:
+    """Return the strides of a merged walk under another shape; None if it goes no even way through that."""
+    levels, found = [*zip(sizes, strides, strict=True)], list[int]()
+    for extent in reversed(shape):
+        if extent == 1:
+            found.append(0)
+            continue
+        size, step = levels.pop() if levels else (1, 0)
+        if not extent or size % extent:
+            return None
+        found.append(step)
+        if size > extent:
+            levels.append((size // extent, step * extent))
+    return None if levels else tuple(found[::-1])
+
+
 def splat(strides: Shape) -> bool:
     """Tell whether a tensor stands still along the innermost dimension."""
     return bool(strides) and strides[-1] == 0

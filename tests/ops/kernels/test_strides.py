@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,6 +20,7 @@ from gpunn.ops.kernels.strides import (
     space_constants,
     space_params,
     splat,
+    walked_as,
 )
 from gpunn.types import Shape
 
@@ -56,6 +58,21 @@ def test_merge() -> None:
     assert merge((2, 1, 4), (4, 99, 1)) == ((8,), (1,))
     assert merge((1, 1), (7, 7)) == ((), ())
     assert merge((2, 3), (-3, -1)) == ((6,), (-1,))
+
+
+@given(shapes, shapes, st.randoms())
+def test_another_shape_is_walked_so_wherever_numpy_finds_a_view(
+    shape: Shape, other: Shape, generator: random.Random
+) -> None:
+    order = list(range(len(shape)))
+    generator.shuffle(order)
+    whole = (*other, np.prod(shape, dtype=int) // max(1, np.prod(other, dtype=int)))
+    x = np.zeros(shape, np.int8).transpose(order)
+    if np.prod(whole, dtype=int) == x.size:
+        found = walked_as(whole, *merge(x.shape, x.strides))
+        assert (found is not None) == np.shares_memory(x.reshape(whole), x)
+        if found is not None:
+            assert visited(whole, found) == visited(x.shape, x.strides)
 
 
 def test_broadcast_strides() -> None:
