@@ -145,7 +145,6 @@ _GELU_TANH_TABLE16 = interpolation.table(gaussian.gelu_tanh, single=interpolatio
 # driver compute NaN from NaN: SwiftShader's exp(NaN) is infinite. WGSL's tanh has an absolute error of 1e-5,
 # and drivers compute it as a difference of powers of e. So small arguments go through the power series: what
 # follows is 9e-10 of the result at most.
-_DIVISOR = "(T(1) + exp(-clamp(x, T(-87.33), T(87.33))))"  # of a logistic function
 _TANH_SERIES = (
     "x * (T(1) - x * x * (T(0.33333334) - x * x * (T(0.13333334) - x * x * (T(0.053968254)"
     " - x * x * T(0.021869488)))))"
@@ -159,7 +158,7 @@ TABLE = (
     Unary(
         "logistic",
         gates.logistic,
-        keep_nan(f"T(1) / {_DIVISOR}", "x"),
+        keep_nan("T(1) / (T(1) + exp(-clamp(x, T(-87.33), T(87.33))))", "x"),
         (-200, 200),
         fused=Fused(0.25, True, gates.write_logistic),
         output=(1 / 256, 0),
@@ -179,7 +178,7 @@ TABLE = (
     Unary(
         "silu",
         gates.silu,
-        keep_nan(f"max(x, T(-87.33)) / {_DIVISOR}", "x"),
+        keep_nan("max(x, T(-50)) / (T(1) + exp(-clamp(x, T(-50), T(87.33))))", "x"),
         (-200, 200),
         fused=Fused(1.1, True, gates.write_silu),
     ),
