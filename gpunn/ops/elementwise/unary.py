@@ -178,7 +178,7 @@ TABLE = (
     Unary(
         "silu",
         gates.silu,
-        keep_nan("max(x, T(-50)) / (T(1) + exp(-clamp(x, T(-50), T(87.33))))", "x"),
+        keep_nan(f"max(x, T({gates.LEAST})) / (T(1) + exp(-clamp(x, T({gates.LEAST}), T(87.33))))", "x"),
         (-200, 200),
         fused=Fused(1.1, True, gates.write_silu),
     ),
