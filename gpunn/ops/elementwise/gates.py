@@ -11,8 +11,8 @@ import numpy as np
 from gpunn.ops.memory import by_blocks
 from gpunn.types import Array
 
-# Where x logistic(x) is 0 in float32's absolute terms: -1e-20. Products of smaller numbers might be
-# subnormal, which a CPU computes up to a hundred times as slowly.
+# x logistic(x) stays at -1e-20 below this x, instead of coming still nearer to 0: the products of such small
+# numbers with weights might be subnormal, and a CPU computes with subnormal numbers slowly.
 LEAST = -50.0
 
 
