@@ -1,7 +1,7 @@
 //!use flat
 // y = finish(relative(x, top), sum, settle(sum), upper), where top and sum are those of the element's row, and upper is
-// the upper word of the sum if that has 64 bits: the last loop of shaders/normalize.wgsl or
-// shaders/layer_normalization.wgsl for rows that one dispatch does not take.
+// the upper word of the sum if that has 64 bits: the last loop of shaders/normalize.wgsl for rows that one dispatch
+// does not take.
 // Expects x, y; top, sum and upper, of an element for each row; top and upper may be absent; p.count; p.length,
 // p.inner, relative, settle and finish, as shaders/normalize.wgsl says, and what they call. An invocation computes one
 // element.

@@ -1,7 +1,6 @@
 //!use all_reduce
 // y[row] = the maximum of measure(x), or the sum of term(relative(x, top)), over a part of a row and what dispatches
-// before this one have found: the first two loops of shaders/normalize.wgsl or shaders/layer_normalization.wgsl for
-// rows that one dispatch does not take.
+// before this one have found: the first two loops of shaders/normalize.wgsl for rows that one dispatch does not take.
 // Expects x, y; LARGEST (1: the maximum); top and before, of an element for each row or absent; resume(found, before),
 // which chooses found or before; p.first.x and p.end.x, the elements of the part; p.rows, p.length, p.inner and the
 // functions lowest, measure, relative and term, as shaders/normalize.wgsl says. A cooperative group

@@ -122,7 +122,7 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
         "these stand for a layer normalisation",
         {
             *("add", "div", "layer_normalization", "mean", "mul", "reduce_sum", "rsqrt", "sqrt", "square"),
-            *("squared_difference", "sub"),
+            *("squared_difference", "sub", "neg", "broadcast_to", "reshape"),
         },
     ),
     "gpunn/passes/loops.py": (

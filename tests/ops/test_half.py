@@ -173,8 +173,9 @@ CASES: list[Case] = [
     ("cumsum", [half(1, 1025, low=-1, high=1)], {"axis": 0}, ()),
     *((op, [half(1, 3, 70)], {}, ()) for op in ("softmax", "log_softmax", "l2_normalization")),
     *(
-        ("layer_normalization", [half(1, 3, 70)], {"epsilon": 1e-3, "centred": centred}, ())
+        ("layer_normalization", [half(1, 3, *shape)], {"axes": axes, "epsilon": 1e-3, "centred": centred}, ())
         for centred in (True, False)
+        for shape, axes in (((70,), (-1,)), ((5, 4, 3), (1, 3)), ((5, 4, 8), (1, 3)), ((9, 4, 6), (1, 3)))
     ),
     *(
         (

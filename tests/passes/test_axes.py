@@ -67,7 +67,7 @@ SHAPES: dict[str, list[tuple[list[Any], dict[str, Any]]]] = {
         ([(2, 5, 3), np.array([1, 1, 0], np.int32)], {}),
     ],
     **{name: [([(2, 5, 4)], {"axis": 1})] for name in ("softmax", "log_softmax", "l2_normalization")},
-    "layer_normalization": [([(2, 5, 4)], {"axis": 1, "epsilon": 1e-3})],
+    "layer_normalization": [([(2, 5, 4)], {"axes": (1,), "epsilon": 1e-3})],
 }
 REDUCED = [
     ([(2, 3, 4, 5)], {"axes": (-1, 1), "keep_dims": True}),

@@ -147,8 +147,8 @@ REDUCTION: list[Case] = [
     ("softmax", [distinct(1, 2, 3)], {"beta": 2.0}),
     *((op, [distinct(1, 2, 3, 4)], {"axis": 1}) for op in ("softmax", "log_softmax", "l2_normalization")),
     *(
-        ("layer_normalization", [distinct(1, 2, 3, 4)], {"axis": axis, "epsilon": 0.01, "centred": axis < 2})
-        for axis in (1, 2)
+        ("layer_normalization", [distinct(1, 2, 3, 4)], {"axes": axes, "epsilon": 0.01, "centred": centred})
+        for axes, centred in (((1,), True), ((2,), False), ((0, 2), True), ((1, 2), False))
     ),
     *(
         (

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gpunn.device import DeviceProperties
-from gpunn.kernel import Candidate, Grid, Kernel, Kernels, flat_threads
+from gpunn.kernel import Candidate, Grid, Kernel, Kernels, ceil_div, flat_threads
 from gpunn.ops.kernels.tiling import shares
 
 WORKGROUP = 64  # invocations
@@ -15,6 +15,8 @@ _FEW = 64  # terms: up to here a result is one invocation's work
 _MANY = 2 * WORKGROUP  # results: a CPU's cores have work without sharing them
 _EACH = 8  # terms of each invocation, or more, where several share few terms
 _LONG = 64 * WORKGROUP  # terms: above it a CPU gains by sharing, too
+_ROUNDS = 32  # terms of an invocation: above it, a second dispatch costs less than it saves
+_PART = 8  # terms of an invocation, or more, in each part of a result
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,21 @@ def in_groups(
         return kernels(group)
     other = replace(group, size=WORKGROUP if group.size in (1, _WIDE) else 1)
     return (Candidate(kernels(one), one.reason) for one in (group, other))
+
+
+def share_of(group: CooperativeGroup, terms: int, device: DeviceProperties, bound: int = 0) -> int:
+    """Return how many of its terms a result has in each part, up to a bound if any; all, if that is one part.
+
+    The device's loops bound it, too. On hardware, where the groups of few long results do not occupy the
+    device, each has several parts.
+    """
+    most = [bound or max(terms, 1), max(terms, 1)]
+    if device.max_loop_iterations is not None:
+        most.append(device.max_loop_iterations * group.size)
+    if not device.software and terms > _ROUNDS * group.size:
+        groups = ceil_div(device.parallel_invocations, max(group.results, 1) * group.size)
+        most.append(max(ceil_div(terms, groups), _PART * group.size))
+    return min(most)
 
 
 def best_alone(results: int, terms: int, device: DeviceProperties, few: bool = False) -> bool:

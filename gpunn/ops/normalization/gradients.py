@@ -58,14 +58,21 @@ def _local_response(back: Backward) -> Symbol | None:
 
 def _layer(back: Backward) -> Symbol | None:
     """Return (g - mean(g) - y mean(g y)) / spread; mean(g) only where a mean was taken out."""
+    x = back.x
+    axes = sorted({axis % len(x.shape) for axis in back["axes"]})
+    share = 1 / max(math.prod(x.shape[axis] for axis in axes), 1)
+
+    def mean(of: Symbol) -> Symbol:
+        found: Symbol = of.summed(axes, keep_dims=True) * share
+        return found
+
     if not back.call.x.size:
         return None
-    share, epsilon = 1 / back.call.x.shape[back["axis"]], float(back["epsilon"])
-    away = back.x - _total(back, back.x) * share if back["centred"] else back.x
-    inverse = (_total(back, away * away) * share + epsilon).of("rsqrt")
-    found = back.g - back.y * (_total(back, back.g * back.y) * share)
+    away = x - mean(x) if back["centred"] else x
+    inverse = (mean(away * away) + float(back["epsilon"])).of("rsqrt")
+    found = back.g - back.y * mean(back.g * back.y)
     if back["centred"]:
-        found = found - _total(back, back.g) * share
+        found = found - mean(back.g)
     result: Symbol = found * inverse
     return result
 

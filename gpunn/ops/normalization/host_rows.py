@@ -1,4 +1,4 @@
-"""Normalisations of float32 on the host, for many runs: rows along the last axis, in blocks.
+"""Normalisations of float32 on the host, for many runs: rows in blocks, and groups of channels.
 
 numpy takes many times as long for the maximum of each of many rows as for one of all. So rows whose numbers
 are of a moderate size are not divided by, and not reduced by, the largest of each. Others are computed as the
@@ -17,6 +17,7 @@ import numpy as np
 from gpunn.kernel import ceil_div
 from gpunn.ops.call import Call
 from gpunn.ops.memory import BLOCK, empty
+from gpunn.ops.normalization.moments import Groups
 from gpunn.types import Array
 
 # exp() of numbers up to HIGHEST is finite, and so are sums of MOST such terms. Beside a sum of LEAST, as many
@@ -30,6 +31,7 @@ LEAST_LOG = math.exp(-MODERATE)
 MOST = 1 << 24
 LOWEST = -87  # exp() of less is subnormal, with which a CPU's arithmetic takes up to a hundred times as long
 NOTHING = np.float32(1e-28)  # beside LEAST, and so is a number that rounds away beside this one
+WIDE = 512  # elements in a line, of which numpy takes no longer for each than in longer ones
 FEW = 8  # rows, whose maxima take less time than what is around another call of numpy's
 
 Meaning = Callable[..., Array]
@@ -63,11 +65,14 @@ def prepare_l2(meaning: Meaning, call: Call) -> Callable[[Array], Array] | None:
     return partial(_in_blocks, partial(_write_l2, meaning)) if _of_rows(call) else None
 
 
-def prepare_layer(call: Call) -> Callable[[Array], Array] | None:
-    """Return layer_normalization of a call as a function of dense x; None for another axis than the last."""
-    if not _of_rows(call) or not call.x.size:
+def prepare_layer(call: Call, groups: Groups) -> Callable[[Array], Array] | None:
+    """Return layer_normalization of a call as a function of dense x; None for no elements or very many."""
+    epsilon, centred = np.float32(call["epsilon"]), call["centred"]
+    if not 0 < groups.outer * groups.inner <= MOST or not call.x.size:
         return None
-    return partial(_in_blocks, partial(_write_layer, np.float32(call["epsilon"]), call["centred"]))
+    if groups.outer == 1:
+        return partial(_in_blocks, partial(_write_layer, epsilon, centred), length=groups.inner)
+    return partial(_in_groups, groups, epsilon, centred)
 
 
 def _of_rows(call: Call) -> bool:
@@ -76,9 +81,12 @@ def _of_rows(call: Call) -> bool:
     return call["axis"] % len(shape) == len(shape) - 1 and shape[-1] <= MOST
 
 
-def _in_blocks(write: WriteRows, x: Array) -> Array:
-    """Return what is written of the rows of x, some rows at a time, which stay in the CPU's cache."""
-    length = x.shape[-1]
+def _in_blocks(write: WriteRows, x: Array, length: int = 0) -> Array:
+    """Return what is written of the rows of x, some rows at a time, which stay in the CPU's cache.
+
+    length: of a row, if that is not the last dimension.
+    """
+    length = length or x.shape[-1]
     result, ones = empty(x.shape, x.dtype), np.ones(length, x.dtype)
     source, target = x.reshape(-1, length), result.reshape(-1, length)
     step = max(1, ceil_div(BLOCK, length))
@@ -141,3 +149,29 @@ def _write_layer(epsilon: np.float32, centred: bool, x: Array, out: Array, ones:
         away = np.subtract(x, (x.dot(ones) * share)[:, None], out=out)
     spread = np.einsum("ij,ij->i", away, away) * share + epsilon
     np.divide(away, np.sqrt(spread)[:, None], out=out)
+
+
+def _in_groups(groups: Groups, epsilon: np.float32, centred: bool, x: Array) -> Array:
+    """Return layer_normalization for means of several runs of elements.
+
+    Several lines, of all groups, count as one: numpy takes long for short ones.
+    """
+    batch, outer, count, inner = groups
+    most = max(1, min(outer, WIDE // (count * inner)))
+    together = next(n for n in range(most, 0, -1) if outer % n == 0)
+    lines = x.reshape(batch, outer // together, together * count * inner)
+    ones, share = np.ones((1, lines.shape[1]), np.float32), np.float32(1 / (outer * inner))
+
+    def means(sums: Array) -> Array:
+        parts = sums.reshape(batch, together, count, inner)
+        return np.asarray(_ADD(parts, (1, 3), None, None, True) * share)
+
+    def beside(means: Array) -> Array:
+        return np.broadcast_to(means, (batch, together, count, inner)).reshape(batch, 1, -1)
+
+    result, away = empty(lines.shape, x.dtype), lines
+    if centred:
+        away = np.subtract(lines, beside(means(np.matmul(ones, lines))), out=result)
+    squares = np.einsum("bij,bij->bj", away, away)
+    deviations = np.sqrt(means(squares) + epsilon)
+    return np.divide(away, beside(deviations), out=result).reshape(x.shape)

@@ -15,7 +15,6 @@ from gpunn.kernel import (
     Write,
     ceil_div,
     flat_threads,
-    size_of,
 )
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS
@@ -30,6 +29,7 @@ Divide = Callable[[Kernel, CooperativeGroup], list[Kernel]]  # a kernel whose ro
 def row_kernels(
     call: Call,
     body: str,
+    run: tuple[int, int],
     divide: Divide,
     *tables: Read,
     params: Mapping[str, Param],
@@ -38,14 +38,13 @@ def row_kernels(
     libraries: tuple[str, ...] = (),
     at_once: bool = True,
 ) -> Kernels:
-    """Return the ways to compute an op on rows along attribute `axis`, which a body walks three times.
+    """Return the ways to compute an op on rows, which a body walks three times.
 
-    tables: operands beside x. at_once: False divides short rows, too.
+    run: how many elements a row has, and the distance between them. tables: operands beside x. at_once: False
+    divides short rows, too.
     """
-    shape, most = call.x.shape, call.device.max_loop_iterations
-    axis = call.axis(call["axis"], len(shape))
-    length = shape[axis]
-    rows = call.x.size // max(length, 1)
+    length, inner = run
+    rows, most = call.x.size // max(length, 1), call.device.max_loop_iterations
 
     def kernels(group: CooperativeGroup) -> Sequence[Kernel]:
         kernel = Kernel(
@@ -55,7 +54,7 @@ def row_kernels(
             any_width=group.size == 1,
             reads=(Read("x", 0), *tables),
             libraries=libraries,
-            params={"rows": rows, "length": length, "inner": size_of(shape[axis + 1 :]), **params},
+            params={"rows": rows, "length": length, "inner": inner, **params},
             constants={**group.constants, **(constants or {})},
             functions=functions or {},
             loop_iterations=3 * ceil_div(length, group.size),
@@ -137,7 +136,7 @@ def folded(
 
 
 def finished(
-    call: Call, kernel: Kernel, top: Scratch | None, total: Scratch, upper: Scratch | None = None
+    call: Call, kernel: Kernel, top: Scratch, total: Scratch, upper: Scratch | None = None
 ) -> Kernel:
     """Make the kernel that computes the results from what rows have been folded to (row_finish.wgsl)."""
     return replace(

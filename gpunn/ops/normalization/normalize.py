@@ -59,10 +59,12 @@ def _row_kernels(
     64 bits.
     """
     functions = {"lowest": "T(-3.4028234e38)", "settle": "sum", **functions}
-    length = call.x.shape[call.axis(call["axis"], call.x.rank)]
+    axis = call.axis(call["axis"], call.x.rank)
+    length = call.x.shape[axis]
     return row_kernels(
         call,
         "normalize",
+        (length, size_of(call.x.shape[axis + 1 :])),
         lambda kernel, group: long_rows(call, kernel, group, length, wide),
         *tables,
         params=params,

@@ -21,7 +21,7 @@ from gpunn.kernel import (
 )
 from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED
-from gpunn.ops.kernels.cooperative import CooperativeGroup, cooperative_group, in_groups
+from gpunn.ops.kernels.cooperative import CooperativeGroup, cooperative_group, in_groups, share_of
 from gpunn.ops.kernels.copies import number_param
 from gpunn.ops.kernels.strides import aligned, by_fours, dense, merge
 from gpunn.ops.reduction.reduce_integer import Folding, reduced_axes
@@ -31,8 +31,6 @@ Spaces = tuple[Shape, ...]  # sizes, then strides
 # The dtype of partial results, where it is not that of the results.
 _PARTIAL = {DType.FLOAT16: DType.FLOAT32, **dict.fromkeys((*QUANTIZED, DType.BOOL), DType.INT32)}
 _FEW = 4096  # outputs (vectors): below it, one invocation each leaves a GPU idle
-_LONG = 32  # terms of an invocation: above it, a second kernel costs less than it saves
-_SHORT = 8  # terms of an invocation, or more, in each part
 
 
 def spaces(call: Call) -> tuple[int, Spaces, Spaces]:
@@ -68,8 +66,8 @@ def _by_group(
 ) -> Sequence[Kernel]:
     """Make the kernels of a reduction: one, or one for parts of the terms and one that joins the parts."""
     outputs, terms = size_of(kept[0]), size_of(reduced[0])
-    share = _share(call, how, terms, group)
-    parts = ceil_div(terms, share) if share else 1
+    share = share_of(group, terms, call.device, how.most)
+    parts = ceil_div(terms, share)
     if parts == 1:
         return [_folding(call, how, lanes, kept, reduced, group)]
     stored = how.accumulator or _PARTIAL.get(call.y.dtype, call.y.dtype)
@@ -113,22 +111,6 @@ def _in_order(call: Call, how: Folding, lanes: int, kept: Spaces, reduced: Space
 def _resume(value: str) -> Function:
     """Make the function that chooses the accumulator to begin with: `acc`, or what was folded `before`."""
     return Function(("acc", "before"), value, ("acc", "before"), "acc")
-
-
-def _share(call: Call, how: Folding, terms: int, group: CooperativeGroup) -> int:
-    """Return how many terms a group folds, as far as 32 bits and the device's loops allow; 0: all.
-
-    On hardware, where the groups of few long results do not occupy the device, each has several parts.
-    """
-    device = call.device
-    bounds = [how.most or terms]
-    if device.max_loop_iterations is not None:
-        bounds.append(device.max_loop_iterations * group.size)
-    if not device.software and terms > _LONG * group.size:
-        groups = ceil_div(device.parallel_invocations, max(group.results, 1) * group.size)
-        bounds.append(max(ceil_div(terms, groups), _SHORT * group.size))
-    share = min(bounds)
-    return share if share < terms else 0
 
 
 def _group(call: Call, outputs: int, reduced: Spaces) -> CooperativeGroup:

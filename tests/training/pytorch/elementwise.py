@@ -88,10 +88,11 @@ def local_response_normalization(
     return found.movedim(1, axis)
 
 
-def layer_normalization(x: Any, *, axis: int = -1, epsilon: float, centred: bool = True) -> Any:
-    rows = x.movedim(axis, -1)
+def layer_normalization(x: Any, *, axes: Sequence[int] = (-1,), epsilon: float, centred: bool = True) -> Any:
+    last = tuple(range(-len(axes), 0))
+    rows = x.movedim(tuple(axes), last)
     norm = torch.nn.functional.layer_norm if centred else torch.nn.functional.rms_norm
-    return norm(rows, rows.shape[-1:], eps=epsilon).movedim(-1, axis)
+    return norm(rows, rows.shape[-len(axes) :], eps=epsilon).movedim(last, tuple(axes))
 
 
 REDUCTIONS: Mapping[str, Function] = {
