@@ -2,10 +2,10 @@
 // y = the mean of a part of a result's terms, y_squares = the mean square of how far they are from it: the first half
 // of a normalisation by both, the other is shaders/standardize.wgsl. With CENTRED 0 the mean is taken for 0.
 // Expects x, y, y_squares; p.outputs (results, in V's); p.terms (V's of each), of which a part has p.share, the last
-// one the rest: y has p.parts results for each, one behind all of the others; p.kept (extents) and p.kept_stride, in
-// V's; what lib/terms.wgsl expects; fold(acc, x), a sum; TOGETHER (how many elements of a V are terms of one result,
-// which is then in each element of one); lib/by_element.wgsl or lib/by_fours.wgsl. A cooperative group
-// (lib/cooperative.wgsl) shares a result of a part.
+// one the rest, and p.part_share and p.last_share, 1 / V's of these: y has p.parts results for each, one behind all of
+// the others; p.kept (extents) and p.kept_stride, in V's; what lib/terms.wgsl expects; fold(acc, x), a sum; TOGETHER
+// (how many elements of a V are terms of one result, which is then in each element of one); lib/by_element.wgsl or
+// lib/by_fours.wgsl. A cooperative group (lib/cooperative.wgsl) shares a result of a part.
 
 fn compute(at: Member) {
   let result = at.group;
@@ -13,7 +13,7 @@ fn compute(at: Member) {
   let start = distance(unravel(result % p.outputs, p.kept), p.kept_stride);
   let first = result / p.outputs * p.share;
   let end = select(first, min(first + p.share, p.terms), inside);
-  let share = 1.0 / T(end - first);
+  let share = select(p.part_share, p.last_share, end == p.terms);
   let step = term(GROUP_SIZE);
 
   var mean = V();

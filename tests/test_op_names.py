@@ -122,9 +122,11 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
         "these stand for a layer normalisation",
         {
             *("add", "div", "layer_normalization", "mean", "mul", "reduce_sum", "rsqrt", "sqrt", "square"),
-            *("squared_difference", "sub", "neg", "broadcast_to", "reshape"),
+            *("squared_difference", "broadcast_to", "reshape"),
         },
     ),
+    "gpunn/passes/forms.py": ("what forms of others are made of", {"add", "mul", "neg", "sub"}),
+    "gpunn/passes/rotary.py": ("what it finds and writes", {"concat", "rotary_embedding"}),
     "gpunn/passes/loops.py": (
         "what may be known of a loop before it starts; terms of its condition",
         {"logical_and", "while_loop"},

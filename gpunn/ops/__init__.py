@@ -31,6 +31,7 @@ _FAMILIES = (  # those that most models have first
     "control",
     "elementwise.slopes",
     "elementwise.several",
+    "elementwise.rotary",
     "reduction.order",
     "indexing.slices",
     "recurrent.lstm",

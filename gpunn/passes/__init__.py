@@ -22,6 +22,7 @@ from gpunn.passes.prune import bypass_broadcasts, bypass_identities, prune_unrea
 from gpunn.passes.rejoin import rejoin
 from gpunn.passes.requantize import fuse_quantize, sink_dequantize
 from gpunn.passes.rewrite import everywhere
+from gpunn.passes.rotary import fuse_rotary_embeddings
 from gpunn.passes.scale import fold_channels
 from gpunn.passes.scale_pieces import fold_factors
 from gpunn.passes.silu import fuse_silu
@@ -36,6 +37,7 @@ NEIGHBOURS: tuple[Pass, ...] = (fuse_pad, fold_channels, fuse_activation)
 _AFTERWARDS: tuple[Pass, ...] = (
     # Before all that changes single operations, so that it finds what a converter has written.
     fuse_layer_norms,
+    fuse_rotary_embeddings,
     # Before the removals: it leaves pieces without readers, and concatenations of one tensor.
     rejoin,
     # Before the fusions: an operation that changes nothing keeps apart neighbours that fit together.

@@ -1,7 +1,8 @@
 """Fusion: a pad or an activation becomes part of the operation next to it.
 
-An operation is absorbed only if its input or result has no other reader and is not a result of the model. The
-remaining operation writes the operand that was written last, under its own origin.
+An activation is absorbed only if nothing else reads what it activates, a pad if all that read its result
+absorb it; neither if that is a result of the model. The remaining operation writes the operand that was
+written last, under its own origin.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
+from gpunn.graph.consumers import consumers
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.ops.algebra import Border
@@ -27,11 +29,23 @@ def fuse_pad(model: Graph) -> Graph:
     pools stay as they are: they count the cells of earlier padding.
     """
     writers = {result: operation for operation in model.operations for result in operation.outputs}
-
-    def merge(pad: Operation, layer: Operation, between: Operand) -> Operation | None:
-        return _merge_pad(pad, layer, between, writers)
-
-    return absorb_pairs(model, merge)
+    readers, results = consumers(model), model.results
+    merged: dict[Operation, Operation] = {}
+    gone: set[Operation] = set()
+    for pad in reversed(model.operations):
+        if pad.definition is not basic.pad or pad.outputs[0] in results:
+            continue
+        layers = readers.get(pad.outputs[0], [])
+        found = [_merge_pad(pad, merged.get(layer, layer), pad.outputs[0], writers) for layer in layers]
+        if found and None not in found:
+            merged.update((layer, new) for layer, new in zip(layers, found, strict=True) if new is not None)
+            gone.add(pad)
+            x = pad.inputs[0]
+            assert x is not None
+            readers[x] = [*(o for o in readers[x] if o is not pad), *layers]
+    if not gone:
+        return model
+    return model.with_operations(merged.get(o, o) for o in model.operations if o not in gone)
 
 
 def fuse_activation(model: Graph) -> Graph:
@@ -45,7 +59,7 @@ def _merge_pad(
     x = pad.inputs[0]
     if pad.definition is not basic.pad or x is None or not keeps_scale(pad):
         return None
-    if layer.inputs[0] is not between or between.type.rank != 4:
+    if layer.inputs[0] is not between or between in layer.inputs[1:] or between.type.rank != 4:
         return None
     value, border = pad.attrs["value"], layer.definition.algebra.border
     if border is Border.ZERO:

@@ -18,6 +18,7 @@ from gpunn.passes.rewrite import with_changes
 from gpunn.rows import Rows
 
 _Inputs = tuple[Operand | None, ...]
+Pieces = Mapping[Operand, tuple[Operand, Rows | None]]
 
 
 def rejoin(model: Graph) -> Graph:
@@ -26,17 +27,7 @@ def rejoin(model: Graph) -> Graph:
     In networks like YOLO, layers read the pieces, too. In DenseNet as PyTorch has it, each layer joins the
     results of all before it anew.
     """
-    pieces = {
-        result: (source, rows)
-        for operation in model.operations
-        if operation.definition.sources is not None
-        for source in operation.inputs[:1]
-        for result, rows in zip(
-            operation.outputs, operation.definition.sources(operation.call()), strict=True
-        )
-        if source is not None and source.type.quantization == result.type.quantization
-    }
-    known = _Known(pieces)
+    known = _Known(pieces_of(model))
 
     def change(operation: Operation) -> Operation:
         if operation.definition is not concat:
@@ -51,15 +42,29 @@ def rejoin(model: Graph) -> Graph:
     return with_changes(model, change)
 
 
+def pieces_of(model: Graph) -> Pieces:
+    """Return for each piece the tensor that it is a part of, and its rows there."""
+    return {
+        result: (source, rows)
+        for operation in model.operations
+        if operation.definition.sources is not None
+        for source in operation.inputs[:1]
+        for result, rows in zip(
+            operation.outputs, operation.definition.sources(operation.call()), strict=True
+        )
+        if source is not None and source.type.quantization == result.type.quantization
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class _Known:
     """The tensors that concatenations may take.
 
-    pieces: for each piece the tensor that it is a part of, and its rows there. joined: the results of
-    concatenations by their operands and axes. counts: how many operands those have that begin with one.
+    pieces: those of all tensors. joined: the results of concatenations by their operands and axes. counts:
+    how many operands those have that begin with one.
     """
 
-    pieces: Mapping[Operand, tuple[Operand, Rows | None]]
+    pieces: Pieces
     joined: dict[tuple[_Inputs, int], Operand] = field(default_factory=dict)
     counts: dict[tuple[Operand | None, int], set[int]] = field(default_factory=dict)
 
@@ -78,7 +83,7 @@ class _Known:
         source, _ = self.pieces.get(last, (None, None))
         if source is None or source.type != operation.outputs[0].type or operation.activation is not None:
             return None
-        if _count((first, last), source, axis, self.pieces) != 2:
+        if count_pieces((first, last), source, axis, self.pieces) != 2:
             return None
         shifts = tuple(n if d == axis else 0 for d, n in enumerate(last.type.shape))
         return replace(operation, op=roll.name, inputs=(source,), attrs={"shifts": shifts})
@@ -95,7 +100,7 @@ class _Known:
         """Return what has most of the inputs, from a place on, and how many; 0 for nothing."""
         first = inputs[place]
         source, _ = self.pieces.get(first, (None, None)) if first is not None else (None, None)
-        found = [(source, 0 if source is None else _count(inputs[place:], source, axis, self.pieces))]
+        found = [(source, 0 if source is None else count_pieces(inputs[place:], source, axis, self.pieces))]
         for count in self.counts.get((first, axis), ()):
             result = self.joined.get((inputs[place : place + count], axis))
             if result is not None:
@@ -103,9 +108,7 @@ class _Known:
         return max(found, key=lambda pair: pair[1])
 
 
-def _count(
-    inputs: _Inputs, source: Operand, axis: int, pieces: Mapping[Operand, tuple[Operand, Rows | None]]
-) -> int:
+def count_pieces(inputs: _Inputs, source: Operand, axis: int, pieces: Pieces) -> int:
     """Return how many inputs, from the first one on, make up a tensor along an axis; 0 if they do not."""
     shape, steps, end = source.type.shape, dense(source.type.shape), 0
     for number, operand in enumerate(inputs):

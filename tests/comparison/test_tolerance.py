@@ -134,6 +134,7 @@ def test_every_other_formula_gives_a_bound() -> None:
         "rfft2d": ([X], {"length": (4, 5)}),
         "gru_recurrence": ([SUMS[:, :, :12], WEIGHTS[:12], STATE], {}),
         "lstm_recurrence": ([SUMS, WEIGHTS, STATE, STATE], {}),
+        "rotary_embedding": ([X[..., :2], X[..., :2], X[..., :1]], {}),
         "rotated_crop_matrix": ([points], {"scale": (1.5, 1.5), "origin": (0.5, 0.5)}),
         "warp_affine": ([X, matrix], {"size": (3, 4)}),
     }

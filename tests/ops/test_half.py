@@ -192,6 +192,7 @@ CASES: list[Case] = [
     ("recurrence", recurrent((2, 4, 7), (7, 7), (2, 7)), {"activation": "tanh"}, (1,)),
     ("gru_recurrence", recurrent((2, 4, 9), (9, 3), (2, 3)), {}, (1,)),
     ("lstm_recurrence", recurrent((2, 4, 12), (12, 3), (2, 3), (2, 3), (9,)), {}, (1, 4)),
+    *(("rotary_embedding", [half(1, 2, 3, n), half(2, 3, n), half(3, n // 2)], {}, ()) for n in (6, 8)),
     ("dequantize", [half(1, 3, 5)], {}, ()),
 ]
 # Of integers, of float32 alone, for devices that limit loops (see test_chained_rows.py,

@@ -68,6 +68,10 @@ SHAPES: dict[str, list[tuple[list[Any], dict[str, Any]]]] = {
     ],
     **{name: [([(2, 5, 4)], {"axis": 1})] for name in ("softmax", "log_softmax", "l2_normalization")},
     "layer_normalization": [([(2, 5, 4)], {"axes": (1,), "epsilon": 1e-3})],
+    "rotary_embedding": [
+        ([(2, 3, 4), (3, 4), (2,)], {"axis": -1}),
+        ([(2, 6, 4), (6, 1), (2, 3, 4)], {"axis": 1}),
+    ],
 }
 REDUCED = [
     ([(2, 3, 4, 5)], {"axes": (-1, 1), "keep_dims": True}),

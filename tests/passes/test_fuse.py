@@ -92,6 +92,16 @@ def test_pads_with_other_readers_stay(case: str) -> None:
     assert "pad" in ops(same(model, fuse_pad))
 
 
+def test_a_pad_becomes_the_padding_of_all_its_readers() -> None:
+    """As in CvT, whose convolutions of keys and values read one padded image, that of queries the image."""
+    model = Model()
+    x = model.input("x", IMAGE)
+    (inner,) = model.add("pad", [x], {"paddings": ((0, 0), (1, 0), (0, 2), (0, 0))})
+    (outer,) = model.add("pad", [inner], {"paddings": ((0, 0), (0, 1), (1, 0), (0, 0))})
+    model.output(*(filtered(model, "conv2d", o) for o in (inner, outer, outer, x)))
+    assert ops(same(model, fuse_pad)) == ["conv2d"] * 4
+
+
 def test_pads_beyond_what_a_window_may_have_stay() -> None:
     model = Model()
     (y,) = model.add("pad", [model.input("x", IMAGE)], {"paddings": ((0, 0), (999, 0), (999, 0), (0, 0))})

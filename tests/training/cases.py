@@ -83,6 +83,8 @@ MOVEMENT: list[Case] = [
         for m in ("reflect", "symmetric")
     ),
     ("roll", [distinct(1, 3, 4)], {"shifts": (1, -2)}),
+    ("rotary_embedding", [distinct(1, 2, 3, 6), distinct(2, 3, 6), distinct(3, 3)], {}),
+    ("rotary_embedding", [distinct(1, 2, 4, 3), distinct(2, 2, 3), distinct(3, 2, 4, 1)], {"axis": 1}),
     ("depth_to_space", [distinct(1, 1, 2, 2, 8)], {"block_size": 2}),
     ("space_to_depth", [distinct(1, 1, 4, 2, 2)], {"block_size": 2}),
     ("batch_to_space_nd", [distinct(1, 4, 2, 3, 1)], {"block_shape": (2, 2), "crops": ((1, 0), (0, 2))}),

@@ -8,7 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
+import numpy as np
+
 from gpunn.ops.elementwise.fake_quant import params
+from gpunn.ops.elementwise.halves import halved
 from gpunn.ops.gradient import Backward, Gradient, Partial, Symbol, by_operand, passed, zero
 
 
@@ -168,5 +171,37 @@ def _as_it_was(back: Backward) -> Symbol:
     return back.g.of("cast", dtype=back.x.type.dtype.value)
 
 
+def _halves(back: Backward, of: Symbol) -> Symbol:
+    """Return a tensor with the axis of a rotary embedding divided into halves."""
+    x = back.x.shape
+    return of.reshaped(halved(of.shape, x, back["axis"] % len(x)))
+
+
+def _turned(back: Backward, halves: Symbol, first: float) -> Symbol:
+    """Return both halves in the other order: the sign of the first one, the other one with the opposite."""
+    rank, axis = len(halves.shape), back["axis"] % len(back.x.shape)
+    shifts = tuple(int(d == axis) for d in range(rank))
+    signs = np.array([first, -first]).reshape(2, *(1,) * (rank - 1 - axis))
+    return halves.of("roll", shifts=shifts) * halves.constant(signs)
+
+
+def _turned_back(back: Backward) -> Symbol:
+    cos, sin = (_halves(back, back.input(number)) for number in (1, 2))
+    g = _halves(back, back.g)
+    return (g * cos + _turned(back, g * sin, 1.0)).reshaped(back.x.shape)
+
+
+def _of_cosines(back: Backward) -> Symbol:
+    products, cos = _halves(back, back.g * back.x), back.input(1)
+    return products.summed_to(_halves(back, cos).shape).reshaped(cos.shape)
+
+
+def _of_sines(back: Backward) -> Symbol:
+    turned, sin = _turned(back, _halves(back, back.x), -1.0), back.input(2)
+    products = _halves(back, back.g) * turned
+    return products.summed_to(_halves(back, sin).shape).reshaped(sin.shape)
+
+
 SELECT = by_operand(zero, _chosen, _not_chosen)
 CAST = by_operand(_as_it_was)
+ROTARY = by_operand(_turned_back, _of_cosines, _of_sines)

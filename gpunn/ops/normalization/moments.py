@@ -16,7 +16,6 @@ from gpunn.device import DeviceProperties
 from gpunn.kernel import (
     Function,
     Kernel,
-    Param,
     Read,
     Scratch,
     Unsupported,
@@ -130,15 +129,9 @@ def _share(device: DeviceProperties, group: CooperativeGroup, terms: int) -> int
     return min(share, bound)
 
 
-def _divided(groups: Groups, share: int) -> dict[str, Param]:
-    """Return the parameters that say how the terms of each mean are divided into parts."""
-    terms = groups.outer * groups.inner
-    return {
-        "outputs": groups.batch * groups.groups,
-        "parts": ceil_div(terms, share),
-        "terms": terms,
-        "share": share,
-    }
+def _rest(terms: int, share: int) -> int:
+    """Return how many terms the last part has."""
+    return terms - (ceil_div(terms, share) - 1) * share
 
 
 def _measure(
@@ -157,7 +150,12 @@ def _measure(
         reads=(Read("x", 0, width=lanes),),
         writes=tuple(Write(name, o, lanes) for name, o in zip(("y", "y_squares"), to, strict=True)),
         params={
-            **_divided(vectors.groups, share),
+            "outputs": group.results,
+            "parts": parts,
+            "terms": outer * inner,
+            "share": share,
+            "part_share": 1 / share,
+            "last_share": 1 / _rest(outer * inner, share),
             "kept": dims4(kept, 1),
             "kept_stride": dims4(kept_stride, 0),
             "reduced": dims4(reduced, 1),
@@ -180,7 +178,8 @@ def _measure(
 def _standardize(call: Call, vectors: _Vectors, share: int, found: Sequence[Scratch]) -> Kernel:
     """Make the kernel of the results, with means and variances that are found."""
     batch, outer, count, inner = vectors.groups
-    parts, _, lanes = found[0].type.shape
+    parts, outputs, lanes = found[0].type.shape
+    terms = outer * inner
     lines = max(1, min(_MOST_LINES, math.prod(vectors.groups) // call.device.parallel_invocations))
     if outer == 1:  # lines of a group that has all of its elements side by side
         outer = next(n for n in range(lines, 0, -1) if inner % n == 0)
@@ -198,8 +197,11 @@ def _standardize(call: Call, vectors: _Vectors, share: int, found: Sequence[Scra
         ),
         writes=(Write(width=lanes),),
         params={
-            **_divided(vectors.groups, share),
+            "outputs": outputs,
+            "parts": parts,
             "each": vectors.each,
+            "weight": share / (terms * vectors.each),
+            "last_weight": _rest(terms, share) / share,
             "epsilon": float(call["epsilon"]),
             "batch": outer * line,
             "line": line,

@@ -95,9 +95,23 @@ def layer_normalization(x: Any, *, axes: Sequence[int] = (-1,), epsilon: float, 
     return norm(rows, rows.shape[-len(axes) :], eps=epsilon).movedim(last, tuple(axes))
 
 
+def rotary_embedding(x: Any, cos: Any, sin: Any, *, axis: int = -1) -> Any:
+    """x cos + concat(-b, a) sin, as in the models of Hugging Face, with tables of x's shape."""
+    axis %= x.ndim
+
+    def whole(table: Any) -> Any:
+        missing = x.ndim - table.ndim
+        half = axis >= missing and table.shape[axis - missing] not in (1, x.shape[axis])
+        return torch.cat((table, table), axis - missing) if half else table
+
+    a, b = x.chunk(2, axis)
+    return x * whole(cos) + torch.cat((-b, a), axis) * whole(sin)
+
+
 REDUCTIONS: Mapping[str, Function] = {
     "cumsum": cumsum,
     "layer_normalization": layer_normalization,
+    "rotary_embedding": rotary_embedding,
     "l2_normalization": lambda x, *, axis=-1: torch.nn.functional.normalize(x, dim=axis),
     "local_response_normalization": local_response_normalization,
     "log_softmax": lambda x, *, axis=-1: torch.log_softmax(x, axis),

@@ -1,0 +1,112 @@
+"""Rotary position embedding, which converters write as slices, products, sums and a concatenation.
+
+With a and b the halves of x along an axis, it is x cos + concat(-b, a) sin, as the Llama of Hugging Face has
+it, or concat(a cos - b sin, b cos + a sin), as the models of LiteRT Torch have it. Each of them takes three
+dispatches or more, which read or write most of the tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from gpunn.graph.graph import Graph
+from gpunn.graph.operation import Operand, Operation
+from gpunn.ops.check import FLOATS
+from gpunn.ops.elementwise.rotary import rotary_embedding
+from gpunn.ops.movement.basic import concat
+from gpunn.passes.forms import (
+    ADD,
+    MUL,
+    SUB,
+    Writers,
+    alone,
+    negated,
+    pairs,
+    readers_of,
+    writers_of,
+    written_by,
+)
+from gpunn.passes.rejoin import Pieces, count_pieces, pieces_of
+
+
+class _Turn(NamedTuple):
+    """Pairs of x that are turned by angles with these cosines and sines."""
+
+    x: Operand
+    cos: Operand
+    sin: Operand
+    axis: int
+
+
+def fuse_rotary_embeddings(model: Graph) -> Graph:
+    """Put rotary_embedding in the place of what computes it."""
+    writers, readers, pieces = writers_of(model), readers_of(model), pieces_of(model)
+    found: dict[Operation, Operation] = {}
+    for operation in model.operations if pieces else ():
+        for turn in _turns(writers, operation, pieces):
+            x, *tables, axis = turn
+            if alone(writers, operation, turn[:-1], readers):
+                inputs, attrs = (x, *tables), {"axis": axis}
+                found[operation] = Operation(
+                    rotary_embedding.name, inputs, operation.outputs, attrs, operation.origin
+                )
+                break
+    return model.with_operations(found.get(o, o) for o in model.operations) if found else model
+
+
+def _turns(writers: Writers, last: Operation, pieces: Pieces) -> Iterator[_Turn]:
+    """Yield what may end with an operation, if its result has the type of x."""
+    y = last.outputs[0]
+    if last.definition not in (ADD, concat) or last.activation is not None or y.type.dtype not in FLOATS:
+        return
+    if y.type.size and y.type.quantization is None:
+        form = _of_a_sum if last.definition is ADD else _of_halves
+        yield from (turn for turn in form(writers, last, pieces) if turn.x.type == y.type)
+
+
+def _of_a_sum(writers: Writers, last: Operation, pieces: Pieces) -> Iterator[_Turn]:
+    """Yield x cos + concat(-b, a) sin."""
+    for near, far in pairs(last):
+        first, second = written_by(writers, near, MUL), written_by(writers, far, MUL)
+        for turned, sin in () if first is None or second is None else pairs(second):
+            joined = written_by(writers, turned, concat)
+            if joined is None or len(joined.inputs) != 2 or first is None:
+                continue
+            axis = joined.call().axis(joined.attrs["axis"], turned.type.rank)
+            for x, cos in pairs(first):
+                negative, a = joined.inputs
+                assert negative is not None and a is not None
+                if any(_are_halves((a, b), x, axis, pieces) for b in negated(writers, negative)):
+                    yield _Turn(x, cos, sin, axis)
+
+
+def _of_halves(writers: Writers, last: Operation, pieces: Pieces) -> Iterator[_Turn]:
+    """Yield concat(a cos - b sin, b cos + a sin)."""
+    if len(last.inputs) != 2:
+        return
+    axis = last.call().axis(last.attrs["axis"], last.outputs[0].type.rank)
+    difference, total = (written_by(writers, i, o) for i, o in zip(last.inputs, (SUB, ADD), strict=True))
+    if difference is None or total is None:
+        return
+    for (a, cos), (b, sin) in _products(writers, difference):
+        x, _ = pieces.get(a, (None, None))
+        if x is not None and _are_halves((a, b), x, axis, pieces):
+            others = ((b, cos), (a, sin))
+            if any({*found} == {*others} for found in _products(writers, total)):
+                yield _Turn(x, cos, sin, axis)
+
+
+def _products(
+    writers: Writers, operation: Operation
+) -> Iterator[tuple[tuple[Operand, Operand], tuple[Operand, Operand]]]:
+    """Yield the factors of both operands, if these are products, in any order."""
+    first, second = (written_by(writers, operand, MUL) for operand in operation.inputs)
+    if first is not None and second is not None:
+        yield from ((one, other) for one in pairs(first) for other in pairs(second))
+
+
+def _are_halves(parts: tuple[Operand, Operand], x: Operand, axis: int, pieces: Pieces) -> bool:
+    """Tell whether two tensors are the halves of x along an axis, in this order."""
+    a, b = parts
+    return a.type == b.type and count_pieces(parts, x, axis, pieces) == 2
