@@ -126,6 +126,10 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
         },
     ),
     "gpunn/passes/forms.py": ("what forms of others are made of", {"add", "mul", "neg", "sub"}),
+    "gpunn/passes/phases.py": (
+        "what it finds and writes",
+        {"concat", "reshape", "strided_slice", "transpose"},
+    ),
     "gpunn/passes/rotary.py": ("what it finds and writes", {"concat", "rotary_embedding"}),
     "gpunn/passes/loops.py": (
         "what may be known of a loop before it starts; terms of its condition",

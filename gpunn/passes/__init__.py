@@ -18,6 +18,7 @@ from gpunn.passes.layer_norm import fuse_layer_norms
 from gpunn.passes.layout import arrange
 from gpunn.passes.loops import close_bodies, settle_loops
 from gpunn.passes.merge_layers import merge_layers
+from gpunn.passes.phases import join_phases
 from gpunn.passes.prune import bypass_broadcasts, bypass_identities, prune_unread
 from gpunn.passes.rejoin import rejoin
 from gpunn.passes.requantize import fuse_quantize, sink_dequantize
@@ -38,6 +39,7 @@ _AFTERWARDS: tuple[Pass, ...] = (
     # Before all that changes single operations, so that it finds what a converter has written.
     fuse_layer_norms,
     fuse_rotary_embeddings,
+    join_phases,
     # Before the removals: it leaves pieces without readers, and concatenations of one tensor.
     rejoin,
     # Before the fusions: an operation that changes nothing keeps apart neighbours that fit together.
@@ -53,6 +55,8 @@ _AFTERWARDS: tuple[Pass, ...] = (
     fold_factors,
     # Before moves come together, and after transposes have found their places.
     fold_adjoints,
+    # Once more: products that transpose keys by themselves want these in the order of the queries.
+    arrange,
     # After what lies between pieces and their readers is gone, and before moves come together.
     stack_pieces,
     merge_layers,

@@ -73,7 +73,8 @@ class Ordered:
 
     def order_to_write(self, index: int, wanted: Arrangement) -> Order:
         """Return the order in which it writes a result in this arrangement; None if there is none."""
-        return None if self.shared is None else self.shared.order(self.shared.outputs[index], wanted)
+        shared = self.shared
+        return None if shared is None else shared.order(shared.outputs[index], wanted, result=True)
 
 
 class _Pieces(NamedTuple):
@@ -150,15 +151,17 @@ class Shared:
         results = tuple([p for p in pieces[inputs:] if p is not None])
         return cls(count, tuple(pieces[:inputs]), results, tuple(single), named)
 
-    def order(self, operand: _Pieces | None, wanted: Arrangement) -> Order:
+    def order(self, operand: _Pieces | None, wanted: Arrangement, result: bool = False) -> Order:
         """Return an order of the shared axes in which an operand has this arrangement, None if there is none.
 
-        An operand that is not full does not decide on the order.
+        An operand that is not full does not decide on the order, but for a result: axes of which it has one
+        element, as a slice has, are where the arrangement has such axes, or come first.
         """
-        if operand is None or not operand.full or operand.fixed is not None:
+        if operand is None or operand.fixed is not None or not (operand.full or result):
             return None
         starts = {at[0]: axis for axis, at in enumerate(operand.along) if at and at[0] is not None}
-        single = list(self.single)
+        left = [axis for axis, at in enumerate(operand.along) if _is_one(at) and axis not in self.single]
+        single = [*left, *self.single]
         found: list[int | None] = []
         k = 0
         while k < len(wanted):
@@ -172,7 +175,9 @@ class Shared:
                 return None
             found.append(axis)
             k += len(operand.along[axis])
-        return None if self.named.intersection(single) else tuple(found)
+        if self.named.intersection(single):
+            return None
+        return (*(axis for axis in left if axis in single), *found)
 
 
 def _along(shape: Shape, at: Places, missing: Arrangement) -> tuple[Arrangement, ...]:

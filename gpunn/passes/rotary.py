@@ -7,7 +7,8 @@ dispatches or more, which read or write most of the tensor.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from typing import NamedTuple
 
 from gpunn.graph.graph import Graph
@@ -29,6 +30,8 @@ from gpunn.passes.forms import (
 )
 from gpunn.passes.rejoin import Pieces, count_pieces, pieces_of
 
+GetPieces = Callable[[], Pieces]  # which few models need, and takes longer than all else here
+
 
 class _Turn(NamedTuple):
     """Pairs of x that are turned by angles with these cosines and sines."""
@@ -41,9 +44,9 @@ class _Turn(NamedTuple):
 
 def fuse_rotary_embeddings(model: Graph) -> Graph:
     """Put rotary_embedding in the place of what computes it."""
-    writers, readers, pieces = writers_of(model), readers_of(model), pieces_of(model)
+    writers, readers, pieces = writers_of(model), readers_of(model), cache(lambda: pieces_of(model))
     found: dict[Operation, Operation] = {}
-    for operation in model.operations if pieces else ():
+    for operation in model.operations:
         for turn in _turns(writers, operation, pieces):
             x, *tables, axis = turn
             if alone(writers, operation, turn[:-1], readers):
@@ -55,7 +58,7 @@ def fuse_rotary_embeddings(model: Graph) -> Graph:
     return model.with_operations(found.get(o, o) for o in model.operations) if found else model
 
 
-def _turns(writers: Writers, last: Operation, pieces: Pieces) -> Iterator[_Turn]:
+def _turns(writers: Writers, last: Operation, pieces: GetPieces) -> Iterator[_Turn]:
     """Yield what may end with an operation, if its result has the type of x."""
     y = last.outputs[0]
     if last.definition not in (ADD, concat) or last.activation is not None or y.type.dtype not in FLOATS:
@@ -65,7 +68,7 @@ def _turns(writers: Writers, last: Operation, pieces: Pieces) -> Iterator[_Turn]
         yield from (turn for turn in form(writers, last, pieces) if turn.x.type == y.type)
 
 
-def _of_a_sum(writers: Writers, last: Operation, pieces: Pieces) -> Iterator[_Turn]:
+def _of_a_sum(writers: Writers, last: Operation, pieces: GetPieces) -> Iterator[_Turn]:
     """Yield x cos + concat(-b, a) sin."""
     for near, far in pairs(last):
         first, second = written_by(writers, near, MUL), written_by(writers, far, MUL)
@@ -81,7 +84,7 @@ def _of_a_sum(writers: Writers, last: Operation, pieces: Pieces) -> Iterator[_Tu
                     yield _Turn(x, cos, sin, axis)
 
 
-def _of_halves(writers: Writers, last: Operation, pieces: Pieces) -> Iterator[_Turn]:
+def _of_halves(writers: Writers, last: Operation, pieces: GetPieces) -> Iterator[_Turn]:
     """Yield concat(a cos - b sin, b cos + a sin)."""
     if len(last.inputs) != 2:
         return
@@ -90,7 +93,7 @@ def _of_halves(writers: Writers, last: Operation, pieces: Pieces) -> Iterator[_T
     if difference is None or total is None:
         return
     for (a, cos), (b, sin) in _products(writers, difference):
-        x, _ = pieces.get(a, (None, None))
+        x, _ = pieces().get(a, (None, None))
         if x is not None and _are_halves((a, b), x, axis, pieces):
             others = ((b, cos), (a, sin))
             if any({*found} == {*others} for found in _products(writers, total)):
@@ -106,7 +109,7 @@ def _products(
         yield from ((one, other) for one in pairs(first) for other in pairs(second))
 
 
-def _are_halves(parts: tuple[Operand, Operand], x: Operand, axis: int, pieces: Pieces) -> bool:
+def _are_halves(parts: tuple[Operand, Operand], x: Operand, axis: int, pieces: GetPieces) -> bool:
     """Tell whether two tensors are the halves of x along an axis, in this order."""
     a, b = parts
-    return a.type == b.type and count_pieces(parts, x, axis, pieces) == 2
+    return a.type == b.type and count_pieces(parts, x, axis, pieces()) == 2

@@ -63,8 +63,9 @@ class Stack(NamedTuple):
         found = followed(tensor, readers, results)
         if found is None or len(found.ends) < 2:
             return None
-        turns = [move for move in found.moves if move.definition is transpose]
-        return cls._even(tensor, found.ends, found.moves) if len(turns) > 1 else None
+        turns = sum(move.definition is transpose for move in found.moves)
+        apart = turns == 1 and any(map(_divides_rows, found.moves))
+        return cls._even(tensor, found.ends, found.moves) if turns > 1 or apart else None
 
     @classmethod
     def _even(
@@ -176,6 +177,13 @@ def _moves(operation: Operation) -> bool:
     definition = operation.definition
     moving = definition is transpose or reshapes(operation) or definition.sources is not None
     return moving and operation.activation is None and keeps_scale(operation)
+
+
+def _divides_rows(operation: Operation) -> bool:
+    """Tell whether a piece that an operation takes of a tensor does not lie side by side in it."""
+    sources = operation.definition.sources
+    pieces = () if sources is None else sources(operation.call())
+    return any(rows is None or rows.length != rows.pitch for rows in pieces)
 
 
 def _views(operation: Operation, operand: Operand, view: Array) -> Sequence[Array] | None:

@@ -9,7 +9,7 @@ import numpy as np
 from gpunn.graph.operation import Operand
 from gpunn.model import Model
 from gpunn.passes.rewrite import replace_inputs
-from gpunn.types import Array
+from gpunn.types import Array, Shape, float32
 from tests import evaluator
 
 ROUNDING = 2.0**-24  # of a real to float32, relative
@@ -55,3 +55,12 @@ def of_rounded_weights(model: Model, inputs: Sequence[Array]) -> float:
 def ops(model: Model) -> list[str]:
     """Return the names of the ops."""
     return [operation.op for operation in model.operations]
+
+
+def expect_unchanged(
+    apply: Callable[[Model], Model], build: Callable[[Model, Operand], Operand], x: Shape
+) -> None:
+    """Expect a pass to return the model itself that is built on an input of that shape."""
+    model = Model()
+    model.output(build(model, model.input("x", float32(*x))))
+    assert apply(model) is model

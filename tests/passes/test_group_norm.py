@@ -10,9 +10,10 @@ import pytest
 from gpunn.graph.operation import Operand
 from gpunn.model import Model
 from gpunn.passes import optimise
+from gpunn.passes.layer_norm import fuse_layer_norms
 from gpunn.types import Shape, float32
-from tests.passes.same import ops, same
-from tests.passes.test_layer_norm import Build, add, expect_stays, weights
+from tests.passes.same import expect_unchanged, ops, same
+from tests.passes.test_layer_norm import Build, add, weights
 
 SHAPE = (2, 6, 4, 5)  # samples, channels, height, width
 GROUPS = (2, 3, 2, 20)  # samples, groups, channels of each, pixels
@@ -169,4 +170,4 @@ STAYS = (
 
 @pytest.mark.parametrize("build", STAYS)
 def test_what_stays(build: Build) -> None:
-    expect_stays(build, SHAPE)
+    expect_unchanged(fuse_layer_norms, build, SHAPE)

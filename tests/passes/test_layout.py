@@ -180,6 +180,19 @@ def test_parts_and_slices_follow_their_axes() -> None:
     assert ops(result)[4:] == ["cumsum", "conv2d"] * 2
 
 
+def test_a_slice_of_one_index_follows_what_reads_it() -> None:
+    """The axis of which it has one element is where the result has an axis of extent 1."""
+    model = Model()
+    x = add(model, "neg", model.input("x", float32(4, 2, 2, 5)))
+    whole = {"strides": (1,) * 4, "shrink_axes": ()}
+    moved = add(model, "transpose", x, perm=(1, 2, 0, 3))
+    first = add(model, "strided_slice", moved, begin=(0,) * 4, end=(1, 2, 4, 5), **whole)
+    second = add(model, "strided_slice", x, begin=(0, 1, 0, 0), end=(4, 2, 2, 5), **whole)
+    second = add(model, "transpose", add(model, "relu", second), perm=(1, 2, 0, 3))
+    model.output(add(model, "sin", first), add(model, "cos", second))
+    assert len(transposes(same(model, arrange))) == 1
+
+
 def test_a_transpose_that_moves_axes_of_extent_1_is_a_reshape() -> None:
     model = Model()
     x = model.input("x", float32(1, 1, 1, 7))

@@ -71,12 +71,21 @@ def behind_a_transposition(model: Model) -> list[Operand]:
     return [heads(model, y) for y in pieces]
 
 
+def parted_afterwards(model: Model) -> list[Operand]:
+    """As MaxViT has them: transposed as a whole, but side by side in each row."""
+    x = add(model, "reshape", given(model, TOKENS, 3 * WIDTH), shape=(TOKENS, HEADS, 3 * DEPTH))
+    x = add(model, "transpose", x, perm=(1, 0, 2))
+    return [piece(model, x, 2, k * DEPTH, DEPTH) for k in range(3)]
+
+
 def finished(model: Model, pieces: list[Operand]) -> Model:
     model.output(*(add(model, "neg", y) for y in pieces))
     return model
 
 
-@pytest.mark.parametrize("build", [side_by_side, by_split, within_heads, behind_a_transposition])
+@pytest.mark.parametrize(
+    "build", [side_by_side, by_split, within_heads, behind_a_transposition, parted_afterwards]
+)
 def test_pieces_move_together(build: Callable[[Model], list[Operand]]) -> None:
     model = Model()
     changed = same(finished(model, build(model)), stack_pieces)
@@ -101,6 +110,21 @@ def test_products_read_the_pieces_where_they_lie(gpu: str) -> None:
             placed = [p.operation.op for p in compiled.placement if p.kernels]
             assert backend == "cpu" or not {"split", "strided_slice"} & {*placed}
     np.testing.assert_allclose(*results, rtol=1e-5, atol=1e-5)
+
+
+def test_keys_that_are_normalised_move_with_the_others(gpu: str) -> None:
+    """As in Swin v2: keys are transposed for the product, behind their normalisation."""
+    model = Model()
+    x = add(model, "reshape", given(model, TOKENS, 3 * WIDTH), shape=(1, TOKENS, 3, HEADS, DEPTH))
+    x = add(model, "transpose", x, perm=(2, 0, 3, 1, 4))
+    parts = (add(model, "reshape", piece(model, x, 0, k, 1), shape=(HEADS, TOKENS, DEPTH)) for k in range(3))
+    q, k, v = parts
+    q, k = (add(model, "l2_normalization", y, axis=-1) for y in (q, k))
+    scores = add(model, "batch_matmul", q, add(model, "transpose", k, perm=(0, 2, 1)))
+    model.output(add(model, "batch_matmul", add(model, "softmax", scores, axis=-1), v))
+    assert ops(same(model, optimise)).count("transpose") == 1
+    with model.compile(gpu) as compiled:
+        assert "strided_slice" not in [p.operation.op for p in compiled.placement if p.kernels]
 
 
 def test_stored_integers_move_as_they_are() -> None:

@@ -24,7 +24,7 @@ def _shrunk(call: Call) -> list[int]:
     return [call.axis(axis, call.x.rank) for axis in expect_ints(call, "shrink_axes")]
 
 
-def _slices(call: Call) -> list[range]:
+def selection(call: Call) -> list[range]:
     """Return for each dimension of x the selected indices, in order."""
     shape, shrink = call.x.shape, _shrunk(call)
     bounds = []
@@ -47,12 +47,12 @@ def _slices(call: Call) -> list[range]:
 
 def _infer_strided_slice(call: Call) -> TensorType:
     shrink = _shrunk(call)
-    return call.x.with_shape(tuple(len(r) for d, r in enumerate(_slices(call)) if d not in shrink))
+    return call.x.with_shape(tuple(len(r) for d, r in enumerate(selection(call)) if d not in shrink))
 
 
 def _walked(call: Call) -> tuple[Shape, Shape, int]:
     """Return the extents of what is selected, its strides in x, and the place of its first element."""
-    taken, steps = _slices(call), dense(call.x.shape)
+    taken, steps = selection(call), dense(call.x.shape)
     sizes, pairs = tuple(map(len, taken)), [*zip(taken, steps, strict=True)]
     start = sum(r.start * step for r, step in pairs) if size_of(sizes) else 0
     return sizes, tuple(r.step * step for r, step in pairs), start
@@ -104,7 +104,7 @@ def _prepare_strided_slice(call: Call) -> Callable[[Array], Array]:
     strings=True,
     sources=_sources,
     algebra=Algebra(identity=_forwards, axes=Axes(space=_kept, axes=("shrink_axes",), each=_SLICES)),
-    gradient=gradients.strided_slice(lambda back: _slices(back.call)),
+    gradient=gradients.strided_slice(lambda back: selection(back.call)),
     prepare=_prepare_strided_slice,
 )
 def strided_slice(
