@@ -131,6 +131,18 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
         {"concat", "reshape", "strided_slice", "transpose"},
     ),
     "gpunn/passes/rotary.py": ("what it finds and writes", {"concat", "rotary_embedding"}),
+    "gpunn/passes/unrolled.py": (
+        "what steps of recurrent layers are made of, and how states are taken out of a sequence",
+        {"logistic", "reshape", "strided_slice", "tanh"},
+    ),
+    "gpunn/passes/unrolled_gru.py": (
+        "what it finds and writes",
+        {"add", "fully_connected", "gru_reset_after"},
+    ),
+    "gpunn/passes/unrolled_lstm.py": (
+        "what it finds and writes",
+        {"add", "fully_connected", "lstm_recurrence", "reshape"},
+    ),
     "gpunn/passes/loops.py": (
         "what may be known of a loop before it starts; terms of its condition",
         {"logical_and", "while_loop"},

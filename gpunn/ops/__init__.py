@@ -37,6 +37,7 @@ _FAMILIES = (  # those that most models have first
     "recurrent.lstm",
     "recurrent.rnn",
     "recurrent.recurrence",
+    "recurrent.gru_reset_after",
     "movement.repeat",
     "movement.roll",
     "movement.dilate",

@@ -28,6 +28,8 @@ from gpunn.passes.scale import fold_channels
 from gpunn.passes.scale_pieces import fold_factors
 from gpunn.passes.silu import fuse_silu
 from gpunn.passes.stack_pieces import stack_pieces
+from gpunn.passes.unrolled_gru import fuse_unrolled_grus
+from gpunn.passes.unrolled_lstm import fuse_unrolled_lstms
 
 Pass = Callable[[Graph], Graph]
 
@@ -36,7 +38,10 @@ Pass = Callable[[Graph], Graph]
 NEIGHBOURS: tuple[Pass, ...] = (fuse_pad, fold_channels, fuse_activation)
 
 _AFTERWARDS: tuple[Pass, ...] = (
-    # Before all that changes single operations, so that it finds what a converter has written.
+    # Before all that changes single operations, so that it finds what a converter has written; first what
+    # leaves the fewest operations.
+    fuse_unrolled_lstms,
+    fuse_unrolled_grus,
     fuse_layer_norms,
     fuse_rotary_embeddings,
     join_phases,

@@ -43,6 +43,16 @@ def written_by(writers: Writers, operand: Operand | None, *ops: Op) -> Operation
     return writer if plain else None
 
 
+def before_reshapes(writers: Writers, operand: Operand | None) -> Operand | None:
+    """Return what an operand was before it, or what it is, got another shape."""
+    while (writer := writers.get(operand)) is not None and writer.definition.alias:
+        first = writer.inputs[0]
+        if first is None or first.type.dtype is not writer.outputs[0].type.dtype:
+            break
+        operand = first
+    return operand
+
+
 def number(operand: Operand | None) -> float | None:
     """Return the value of a constant with one element."""
     if operand is None or operand.value is None or operand.value.size != 1:

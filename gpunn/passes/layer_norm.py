@@ -28,6 +28,7 @@ from gpunn.passes.forms import (
     SUB,
     Writers,
     alone,
+    before_reshapes,
     negated,
     number,
     pairs,
@@ -103,21 +104,12 @@ def _of_rows(writers: Writers, operand: Operand | None, *ops: Op) -> Operation |
 
     Reshapes in between leave these numbers in order; PyTorch's means do not keep the dimension.
     """
-    return written_by(writers, _before_reshapes(writers, operand), *ops)
-
-
-def _before_reshapes(writers: Writers, operand: Operand | None) -> Operand | None:
-    while (writer := writers.get(operand)) is not None and writer.definition.alias:
-        first = writer.inputs[0]
-        if first is None or first.type.dtype is not writer.outputs[0].type.dtype:
-            break
-        operand = first
-    return operand
+    return written_by(writers, before_reshapes(writers, operand), *ops)
 
 
 def _same(writers: Writers, a: Operand | None, b: Operand | None) -> bool:
     """Tell whether two operands are the same, or reshapes of the same."""
-    return _before_reshapes(writers, a) is _before_reshapes(writers, b)
+    return before_reshapes(writers, a) is before_reshapes(writers, b)
 
 
 def _beside_rows(x: Operand | None, axes: tuple[int, ...], operand: Operand | None) -> bool:
@@ -240,14 +232,14 @@ def _of_groups(writers: Writers, product: Operand, rest: Operand) -> _Norm | Non
 
 def _before_repeats(writers: Writers, operand: Operand) -> Operand:
     """Return an operand before reshapes, and before it was repeated along dimensions that were 1."""
-    before = _before_reshapes(writers, operand) or operand
+    before = before_reshapes(writers, operand) or operand
     repeated = written_by(writers, before, broadcast_to)
     return (None if repeated is None else repeated.inputs[0]) or before
 
 
 def _placed_alike(writers: Writers, operand: Operand, x: Operand, groups: Operand) -> bool:
     """Tell whether an operand is broadcast to x as, before reshapes, it is to a reshape of x."""
-    before = _before_reshapes(writers, operand) or operand
+    before = before_reshapes(writers, operand) or operand
     walks = [
         merge(to.type.shape, broadcast_strides(of.type.shape, to.type.shape))
         for of, to in ((operand, x), (before, groups))

@@ -133,6 +133,7 @@ def test_every_other_formula_gives_a_bound() -> None:
         "pow": ([X, X], {}),
         "rfft2d": ([X], {"length": (4, 5)}),
         "gru_recurrence": ([SUMS[:, :, :12], WEIGHTS[:12], STATE], {}),
+        "gru_reset_after": ([SUMS[:, :, :12], WEIGHTS[:12], STATE], {}),
         "lstm_recurrence": ([SUMS, WEIGHTS, STATE, STATE], {}),
         "rotary_embedding": ([X[..., :2], X[..., :2], X[..., :1]], {}),
         "rotated_crop_matrix": ([points], {"scale": (1.5, 1.5), "origin": (0.5, 0.5)}),

@@ -191,6 +191,7 @@ CASES: list[Case] = [
     ("svdf", recurrent((2, 5), (6, 5), (6, 4), (3,), (2, 24)), {"rank": 2}, ()),
     ("recurrence", recurrent((2, 4, 7), (7, 7), (2, 7)), {"activation": "tanh"}, (1,)),
     ("gru_recurrence", recurrent((2, 4, 9), (9, 3), (2, 3)), {}, (1,)),
+    ("gru_reset_after", recurrent((2, 4, 9), (9, 3), (2, 3), (3,)), {}, (1,)),
     ("lstm_recurrence", recurrent((2, 4, 12), (12, 3), (2, 3), (2, 3), (9,)), {}, (1, 4)),
     *(("rotary_embedding", [half(1, 2, 3, n), half(2, 3, n), half(3, n // 2)], {}, ()) for n in (6, 8)),
     ("dequantize", [half(1, 3, 5)], {}, ()),

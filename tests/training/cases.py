@@ -218,6 +218,8 @@ RECURRENT: list[Case] = [
         recurrent((2, 2, 6), (6, 2), (2, 2)),
         {"activations": (("hard_sigmoid", 0.25, 0.5), ("affine", 0.5, 0.25)), "reverse": True},
     ),
+    ("gru_reset_after", recurrent((2, 3, 6), (6, 2), (2, 2), (2,)), {}),
+    ("gru_reset_after", recurrent((2, 3, 6), (6, 2), (3, 2)), {"time_major": True, "reverse": True}),
     ("lstm_recurrence", recurrent((2, 3, 8), (8, 2), (2, 2), (2, 2), (6,)), {"cell_clip": 1.01}),
     ("lstm_recurrence", recurrent((2, 2, 6), (6, 2), (2, 2), (2, 2)), {"coupled": True, "reverse": True}),
     ("basic_lstm", recurrent((2, 3), (2, 2), (8, 5), (8,), (2, 2)), {}),

@@ -106,6 +106,21 @@ def gru(call: Call, x: Symbol, r: Symbol, h: Symbol) -> Symbols:
     return _over_time(call, x, [h], step)
 
 
+def gru_reset_after(call: Call, x: Symbol, r: Symbol, h: Symbol, bias: Symbol | None = None) -> Symbols:
+    units, (gate, inner) = r.shape[1], call["activations"]
+
+    def step(sums: Symbol, states: Sequence[Symbol]) -> Symbols:
+        (h,) = states
+        first, last = _parts(sums, 1, 2 * units, units)
+        early, late = _parts(_product(h, r), 1, 2 * units, units)
+        reset, update = _parts(_activated(first + early, gate), 1, units, units)
+        inside = late if bias is None else late + bias
+        candidate = _activated(last + reset * inside, inner)
+        return ((1.0 - update) * candidate + update * h,)
+
+    return _over_time(call, x, [h], step)
+
+
 def lstm_recurrence(
     call: Call, x: Symbol, r: Symbol, h: Symbol, c: Symbol, peepholes: Symbol | None = None
 ) -> Symbols:

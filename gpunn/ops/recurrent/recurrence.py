@@ -34,7 +34,6 @@ from gpunn.ops.recurrent.rnn import (
 from gpunn.ops.recurrent.sequence_kernel import Cell, sequence_kernels
 from gpunn.types import Array, Shape, TensorType
 
-_NAMES = dict(enumerate(("x", "r", "h", "c", "peepholes")))
 _GRU = Cell("gru_recurrence", 3, 2, 2, ("h",))
 _RNN = Cell("recurrence", 1, 1, 1, ("h",))
 
@@ -47,35 +46,42 @@ def _lstm_gates(call: Call) -> int:
     return 3 if expect_bool(call, "coupled") else 4
 
 
-def _infer(call: Call, gates: int, states: int) -> tuple[TensorType, ...]:
-    """Check the operands of a recurrence; return the types of its states, and of y."""
+def infer_states(
+    call: Call, gates: int, *states: str, more: tuple[str, int] = ("", 0)
+) -> tuple[TensorType, ...]:
+    """Check the operands of a recurrence; return the types of its states, and of y.
+
+    more: the name of an operand behind the states, and for how many gates it has a number for each unit.
+    """
     x = expect_floats(call, 3)
     batch, units = expect_sequence(call), call.expect_rank(1, 2).shape[1]
-    shapes: dict[int, Shape] = {1: (gates * units, units), 4: ((gates - 1) * units,)}
-    expect_shapes(call, _NAMES, {**shapes, 2: (batch, units), 3: (batch, units)})
+    names = dict(enumerate(("x", "r", *states, more[0])))
+    shapes: dict[int, Shape] = {1: (gates * units, units), 2 + len(states): (more[1] * units,)}
+    expect_shapes(call, names, {**shapes, **{k: (batch, units) for k in range(2, 2 + len(states))}})
     if x.shape[2] != gates * units:
         call.fail(f"input 0 (x) must have {gates * units} sums for {units} units, got {list(x.shape)}")
     for attr in ("clip", "cell_clip"):
         if attr in call.attrs and not expect_float(call, attr) >= 0:
             call.fail(f"{attr} must be >= 0, got {call[attr]}")
-    return (*[x.with_shape((batch, units))] * states, x.with_shape((*x.shape[:2], units)))
+    return (*[x.with_shape((batch, units))] * len(states), x.with_shape((*x.shape[:2], units)))
 
 
 def _infer_rnn(call: Call) -> tuple[TensorType, ...]:
     check_gate(call, "activation", call["activation"])
-    return _infer(call, 1, 1)
+    return infer_states(call, 1, "h")
 
 
 def _infer_gru(call: Call) -> tuple[TensorType, ...]:
     for entry in expect_entries(call, "activations", 2):
         check_gate(call, "activations", entry)
-    return _infer(call, 3, 1)
+    return infer_states(call, 3, "h")
 
 
 def _infer_lstm(call: Call) -> tuple[TensorType, ...]:
     for entry in expect_entries(call, "activations", 3):
         check_gate(call, "activations", entry)
-    return _infer(call, _lstm_gates(call), 2)
+    gates = _lstm_gates(call)
+    return infer_states(call, gates, "h", "c", more=("peepholes", gates - 1))
 
 
 def _rnn_kernels(call: Call) -> list[Kernel]:
@@ -95,7 +101,7 @@ def _lstm_kernels(call: Call) -> list[Kernel]:
     return sequence_kernels(call, _lstm_cell(call), roles, bounds)
 
 
-def _error(evaluation: Evaluation) -> Array:
+def gated_error(evaluation: Evaluation) -> Array:
     """Bound the error of a step of gates; as in lstm.py, a state that is off goes on to the next step.
 
     The sum of a gate has n products and x, whose magnitudes add up to s at most, so it is off by d = n eps s.
@@ -117,10 +123,10 @@ def _error(evaluation: Evaluation) -> Array:
     )
 
 
-_GATED = Accuracy(formula=_error)
+_GATED = Accuracy(formula=gated_error)
 
 
-def _steps(
+def run_steps(
     x: Array, states: tuple[Array, ...], step: Callable[..., tuple[Array, ...]], order: tuple[bool, bool]
 ) -> tuple[Array, ...]:
     """Run step(x[t], *states) -> states for all steps; return the last states, and the first of each step."""
@@ -165,7 +171,7 @@ def recurrence(
         sums = of_step + h.astype(weights.dtype, copy=False) @ weights
         return (apply_gate(limited(sums, clip), activation).astype(x.dtype, copy=False),)
 
-    return _steps(x, (h,), step, (time_major, reverse))
+    return run_steps(x, (h,), step, (time_major, reverse))
 
 
 @op(
@@ -204,7 +210,7 @@ def gru_recurrence(
         sums = of_step[:, 2 * units :] + (reset * h) @ weights[:, 2 * units :]
         return ((1 - update) * apply_gate(limited(sums, clip), inner) + update * h,)
 
-    return _steps(x, (widened(h),), step, (time_major, reverse))
+    return run_steps(x, (widened(h),), step, (time_major, reverse))
 
 
 @op(
@@ -255,7 +261,7 @@ def lstm_recurrence(
         last = sums[:, -1] if diagonal is None else sums[:, -1] + diagonal[-1] * c
         return apply_gate(limited(last, clip), gate) * apply_gate(c, outer), c
 
-    return _steps(x, (widened(h), widened(c)), step, (time_major, reverse))
+    return run_steps(x, (widened(h), widened(c)), step, (time_major, reverse))
 
 
 OPS: tuple[Op, ...] = (recurrence, gru_recurrence, lstm_recurrence)

@@ -66,6 +66,27 @@ def slow_gru(
     return h, y
 
 
+def slow_gru_reset_after(
+    operands: Sequence[Array], bias: Array | None, reverse: bool = False
+) -> tuple[Array, Array]:
+    """Return the same with the reset gate behind the product, unit by unit; the first gate is the reset."""
+    x, r, h = (o.astype(np.float64) for o in operands)
+    f, g = ACTIVATIONS["logistic"], ACTIVATIONS["tanh"]
+    units, y = r.shape[1], np.zeros((*x.shape[:2], r.shape[1]))
+    for b in range(len(x)):
+        state = h[b]
+        for t in reversed(range(x.shape[1])) if reverse else range(x.shape[1]):
+            new = state.copy()
+            for u in range(units):
+                reset = f(x[b, t, u] + r[u] @ state)
+                update = f(x[b, t, units + u] + r[units + u] @ state)
+                product = r[2 * units + u] @ state + (0 if bias is None else bias[u])
+                new[u] = (1 - update) * g(x[b, t, 2 * units + u] + reset * product) + update * state[u]
+            y[b, t] = state = new
+        h[b] = state
+    return h, y
+
+
 def slow_lstm(
     operands: Sequence[Array],
     peepholes: Array | None,

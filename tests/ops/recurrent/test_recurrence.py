@@ -16,7 +16,14 @@ from gpunn.graph.exact import evaluate
 from gpunn.ops.recurrent.lstm import HOST
 from gpunn.types import Array
 from tests.ops.harness import assert_close, check, model_of, random
-from tests.ops.recurrent.slow import ACTIVATIONS, gated_operands, gru_operands, slow_gru, slow_lstm
+from tests.ops.recurrent.slow import (
+    ACTIVATIONS,
+    gated_operands,
+    gru_operands,
+    slow_gru,
+    slow_gru_reset_after,
+    slow_lstm,
+)
 from tests.ops.recurrent.test_lstm import lstm_operands, sequence_operands
 from tests.ops.recurrent.test_rnn import changed, recurrence_operands
 
@@ -59,6 +66,33 @@ def test_gru_by_hand(hardware: str) -> None:
     attrs = {**attrs, "clip": 2.0}
     state, y = check("gru_recurrence", operands, attrs, backend=hardware, constants=(1,))
     assert y[0, :, 0].tolist() == [1.5, 0.5 * 2 + 0.5 * 1.5]
+
+
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("time_major", [False, True])
+def test_gru_with_the_reset_behind_the_product(
+    time_major: bool, reverse: bool, biased: bool, hardware: str
+) -> None:
+    for sizes in SIZES:
+        x, r, h = gru_operands(*sizes)
+        bias = random(9, sizes[2], low=-0.5, high=0.5) if biased else None
+        given = [x.swapaxes(0, 1).copy() if time_major else x, r, h, bias]
+        attrs = {"time_major": time_major, "reverse": reverse}
+        state, y = check("gru_reset_after", given, attrs, backend=hardware, constants=(1,))
+        last, steps = slow_gru_reset_after([x, r, h], bias, reverse)
+        assert_close(state, last)
+        assert_close(y.swapaxes(0, 1) if time_major else y, steps)
+
+
+def test_gru_with_the_reset_behind_the_product_by_hand(hardware: str) -> None:
+    """Gates without activation: reset is 2 h, update is 0.5, and the candidate is 1 + 2 h (3 h + 4)."""
+    operands = [np.array(v, np.float32) for v in ([[[0, 0.5, 1]] * 2], [[2], [0], [3]], [[1]], [4])]
+    attrs = {"activations": (None, None)}
+    state, y = check("gru_reset_after", operands, attrs, backend=hardware, constants=(1,))
+    first = 0.5 * (1 + 2 * 7) + 0.5
+    assert y[0, :, 0].tolist() == [first, 0.5 * (1 + 2 * first * (3 * first + 4)) + 0.5 * first]
+    assert state.tolist() == [[y[0, 1, 0]]]
 
 
 @pytest.mark.parametrize("coupled", [False, True])

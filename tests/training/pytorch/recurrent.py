@@ -66,6 +66,22 @@ def gru_recurrence(
     return over_time(x, (h,), step, **order)
 
 
+def gru_reset_after(
+    x: Any, r: Any, h: Any, bias: Any = None, *, activations: Any = ("logistic", "tanh"), **order: bool
+) -> Any:
+    """torch.gru_cell's form."""
+    units = r.shape[1]
+    none = torch.zeros(3 * units, dtype=r.dtype)
+    inside = none if bias is None else torch.cat((none[: 2 * units], bias))
+    whole = torch.eye(3 * units, dtype=r.dtype)
+
+    def step(sums: Any, h: Any) -> States:
+        return (torch.gru_cell(sums, h, whole, r, none, inside),)
+
+    assert activations == ("logistic", "tanh")
+    return over_time(x, (h,), step, **order)
+
+
 LSTM = ("logistic", "tanh", "tanh")
 
 
@@ -169,6 +185,7 @@ def lstm(
 RECURRENT: Mapping[str, Function] = {
     "basic_lstm": basic_lstm,
     "gru_recurrence": gru_recurrence,
+    "gru_reset_after": gru_reset_after,
     "lstm": lstm,
     "lstm_recurrence": lstm_recurrence,
     "recurrence": recurrence,
