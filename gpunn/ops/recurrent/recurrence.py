@@ -21,6 +21,7 @@ from gpunn.ops.gradient import formula
 from gpunn.ops.op import Op, matrices, op
 from gpunn.ops.recurrent import formulas
 from gpunn.ops.recurrent.gate_activation import GateActivation, apply_gate, check_gate, slope_of
+from gpunn.ops.recurrent.host_steps import prepare_lstm
 from gpunn.ops.recurrent.lstm import HOST
 from gpunn.ops.recurrent.rnn import (
     expect_floats,
@@ -220,6 +221,7 @@ def gru_recurrence(
     unbounded=True,
     flops=matrices(1),
     accuracy=_GATED,
+    prepare=prepare_lstm,
     formula=formula(formulas.lstm_recurrence),
 )
 def lstm_recurrence(

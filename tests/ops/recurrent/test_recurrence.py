@@ -119,6 +119,22 @@ def test_lstm(coupled: bool, seeing: bool, hardware: str) -> None:
                 assert_close(result, expected)
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("time_major", [False, True])
+def test_lstm_with_the_usual_gates(time_major: bool, reverse: bool, hardware: str) -> None:
+    """The host prepares these."""
+    for sizes in SIZES:
+        x, r, h, c = gated_operands(*sizes)
+        given = [x.swapaxes(0, 1).copy() if time_major else x, r, h, c]
+        attrs = {"time_major": time_major, "reverse": reverse}
+        state, cell, y = check("lstm_recurrence", given, attrs, backend=hardware, constants=(1,))
+        turned = x[:, ::-1] if reverse else x
+        last, cells, steps = slow_lstm([turned, r, h, c], None, ("logistic", "tanh", "tanh"))
+        assert_close(state, last)
+        assert_close(cell, cells)
+        assert_close(y.swapaxes(0, 1) if time_major else y, steps[:, ::-1] if reverse else steps)
+
+
 @pytest.mark.parametrize("outer", ACTIVATIONS, ids=str)
 def test_lstm_activations(outer: Any, hardware: str) -> None:
     for inner in ACTIVATIONS:
