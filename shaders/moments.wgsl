@@ -3,7 +3,7 @@
 // of a normalisation by both, the other is shaders/standardize.wgsl. With CENTRED 0 the mean is taken for 0.
 // Expects x, y, y_squares; p.outputs (results, in V's); p.terms (V's of each), of which a part has p.share, the last
 // one the rest, and p.part_share and p.last_share, 1 / V's of these: y has p.parts results for each, one behind all of
-// the others; p.kept (extents) and p.kept_stride, in V's; what lib/terms.wgsl expects; fold(acc, x), a sum; TOGETHER
+// the others; p.kept (extents) and p.kept_stride, in V's; what lib/terms.wgsl expects; combine(acc, x), a sum; TOGETHER
 // (how many elements of a V are terms of one result, which is then in each element of one); lib/by_element.wgsl or
 // lib/by_fours.wgsl. A cooperative group (lib/cooperative.wgsl) shares a result of a part.
 

@@ -1,6 +1,6 @@
 //!use fold_members terms
 // y = finish(acc, place), where acc folds all terms of a result, and place is the result's number.
-// Expects x, y; start(), the first term; enter(x), which gives an accumulator; fold(acc, x) of two accumulators;
+// Expects x, y; start(), the first term; enter(x), which gives an accumulator; combine(acc, x) of two accumulators;
 // resume(acc, before), which chooses acc, or what a kernel before this one has folded; before, of y's shape or absent;
 // finish(acc, place); p.outputs (results, in V's) and p.count (terms of each, for finish); p.first and p.terms (terms
 // to fold here lie from the one to before the other) and p.share (of a part): y has p.parts results for each, one
@@ -18,7 +18,7 @@ fn compute(at: Member) {
     let step = term(GROUP_SIZE);
     var next = term(first + at.rank);
     for (var r = first + at.rank; r < end; r += GROUP_SIZE) {
-      acc = foldv(acc, enterv(loadv_x(start + place(next))));
+      acc = combinev(acc, enterv(loadv_x(start + place(next))));
       next = behind(next, step);
     }
   }

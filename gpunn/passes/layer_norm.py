@@ -17,7 +17,7 @@ from typing import NamedTuple
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.ops import OPS
-from gpunn.ops.kernels.strides import broadcast_strides, merge
+from gpunn.ops.kernels.strides import broadcast_strides, broadcasts, merge
 from gpunn.ops.movement.repeat import broadcast_to
 from gpunn.ops.normalization.moments import groups_of
 from gpunn.ops.op import Op
@@ -37,7 +37,7 @@ from gpunn.passes.forms import (
     written_by,
 )
 from gpunn.passes.rewrite import replace_outputs
-from gpunn.types import DType, Shape
+from gpunn.types import DType
 
 _DIV, _SQUARED_DIFFERENCE, _SQUARE, _SQRT, _RSQRT, _MEAN, _SUM = (
     OPS[name] for name in ("div", "squared_difference", "square", "sqrt", "rsqrt", "mean", "reduce_sum")
@@ -243,15 +243,9 @@ def _placed_alike(writers: Writers, operand: Operand, x: Operand, groups: Operan
     walks = [
         merge(to.type.shape, broadcast_strides(of.type.shape, to.type.shape))
         for of, to in ((operand, x), (before, groups))
-        if _fits(of.type.shape, to.type.shape)
+        if broadcasts(of.type.shape, to.type.shape)
     ]
     return len(walks) == 2 and walks[0] == walks[1]
-
-
-def _fits(shape: Shape, to: Shape) -> bool:
-    """Tell whether a shape is broadcast to another one."""
-    pairs = zip(shape[::-1], to[::-1], strict=False)
-    return len(shape) <= len(to) and all(n in (1, m) for n, m in pairs)
 
 
 def _biases(writers: Writers, shift: Operand, factor: Operand) -> Iterator[tuple[Operand | None, Operand]]:

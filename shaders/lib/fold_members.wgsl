@@ -1,5 +1,5 @@
 //!use cooperative
-// A fold over a cooperative group. Expects fold(acc, x) of two accumulators.
+// A fold over a cooperative group. Expects combine(acc, x) of two accumulators.
 
 var<workgroup> partial: array<V_acc, WX>;
 
@@ -10,7 +10,7 @@ fn folded(at: Member, acc: V_acc) -> V_acc {
   for (var half = GROUP_SIZE / 2u; half > 0u; half /= 2u) {
     workgroupBarrier();
     if (at.rank < half) {
-      partial[at.local] = foldv(partial[at.local], partial[at.local + half]);
+      partial[at.local] = combinev(partial[at.local], partial[at.local + half]);
     }
   }
   return partial[at.local];

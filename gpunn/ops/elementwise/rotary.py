@@ -17,6 +17,7 @@ from gpunn.ops.elementwise.halves import halved
 from gpunn.ops.kernels.strides import (
     aligned,
     broadcast_strides,
+    broadcasts,
     by_fours,
     merge,
     space_constants,
@@ -42,8 +43,7 @@ def _infer(call: Call) -> TensorType:
     whole = halved(x.shape, x.shape, axis)
     for number in (1, 2):
         table = expect_unquantised(call, number, x.dtype)
-        pairs = zip(halved(table.shape, x.shape, axis)[::-1], whole[::-1], strict=False)
-        if table.rank > x.rank or any(n not in (1, m) for n, m in pairs):
+        if not broadcasts(halved(table.shape, x.shape, axis), whole):
             name, half = _OPERANDS[number], f"half of it along axis {axis}"
             call.fail(f"{name} must be broadcast to {x} or to {half}, got {table}")
     return x
@@ -105,9 +105,9 @@ def _errors(evaluation: Evaluation) -> Array:
     """Return how far results may be off: two products and a sum round, and drivers may fuse them."""
     x, cos, sin = (np.abs(evaluation.input(number)) for number in range(3))
     axis = _axis(evaluation.call)
-    sizes = -rotary_embedding.reference(-x, cos, np.zeros_like(sin), axis=axis)
+    own = rotary_embedding.reference(x, cos, np.zeros_like(sin), axis=axis)
     other = np.abs(rotary_embedding.reference(x, np.zeros_like(cos), sin, axis=axis))
-    return np.asarray(2 * EPS * (sizes + other))
+    return np.asarray(2 * EPS * (own + other))
 
 
 @op(

@@ -48,6 +48,12 @@ def in_order(shape: Shape, perm: Shape) -> Walk | None:
     return Walk(sizes, walk) if sizes and size_of(shape) else None
 
 
+def broadcasts(shape: Shape, target: Shape) -> bool:
+    """Tell whether a tensor of `shape` broadcasts to `target`."""
+    pairs = zip(shape[::-1], target[::-1], strict=False)
+    return len(shape) <= len(target) and all(n in (1, m) for n, m in pairs)
+
+
 def broadcast_strides(shape: Shape, target: Shape) -> Shape:
     """Return the strides that walk a dense tensor of `shape` along `target`, to which it broadcasts."""
     missing = len(target) - len(shape)

@@ -167,7 +167,7 @@ def _measure(
             "TOGETHER": vectors.together,
             "ONE_RUN": int(len(reduced) <= 1),
         },
-        functions={"fold": Function(("acc", "x"), "acc + x", ("acc", "acc"), "acc")},
+        functions={"combine": Function(("acc", "x"), "acc + x", ("acc", "acc"), "acc")},
         libraries=("by_fours" if lanes == 4 else "by_element",),
         lanes=lanes,
         loop_iterations=2 * ceil_div(share, group.size),

@@ -163,7 +163,7 @@ def _folding(
             "start": Function((), "T_x(p.initial)", (), "x"),
             "resume": _resume("acc"),
             "enter": Function(("x",), how.enter, ("x",), "acc"),
-            "fold": Function(("acc", "x"), how.fold, ("acc", "acc"), "acc"),
+            "combine": Function(("acc", "x"), how.fold, ("acc", "acc"), "acc"),
             "finish": Function(("acc", "place"), how.finish, ("acc", "")),
         },
         libraries=how.libraries,
