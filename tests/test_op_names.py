@@ -158,6 +158,7 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
         {"logical_and", "reshape", "select", "while_loop"},
     ),
     "gpunn/passes/stack_pieces.py": ("what it finds and writes", {"reshape", "split", "transpose"}),
+    "gpunn/passes/sink_reshapes.py": ("what changes places", {"pad", "reshape"}),
     "gpunn/passes/silu.py": ("what it finds and writes", {"logistic", "mul", "silu"}),
     "gpunn/passes/requantize.py": ("what it removes and writes", {"dequantize", "quantize", "reshape"}),
 }

@@ -27,6 +27,7 @@ from gpunn.passes.rotary import fuse_rotary_embeddings
 from gpunn.passes.scale import fold_channels
 from gpunn.passes.scale_pieces import fold_factors
 from gpunn.passes.silu import fuse_silu
+from gpunn.passes.sink_reshapes import sink_reshapes
 from gpunn.passes.stack_pieces import stack_pieces
 from gpunn.passes.unrolled_gru import fuse_unrolled_grus
 from gpunn.passes.unrolled_lstm import fuse_unrolled_lstms
@@ -67,6 +68,7 @@ _AFTERWARDS: tuple[Pass, ...] = (
     merge_layers,
     # Moves come together, and then DEQUANTIZE and QUANTIZE.
     sink_dequantize,
+    sink_reshapes,
     combine,
     fuse_quantize,
     # Pairs that cancel have left operations that change nothing, and neighbours that repeat themselves.

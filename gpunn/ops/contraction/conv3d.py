@@ -228,6 +228,8 @@ def _expand(call: Call, to: Expansion, x: Tensor, filter: Tensor, bias: Tensor |
     seen = batch * depth * height * width * planes * channels
     if filter.value is None or call["groups"] > 1 or not call.y.size or not seen:
         raise Unsupported("the filter is computed, there are groups, or the result is empty")
+    if planes > 1 and down == across == 1 and call["stride"][1:] == (1, 1):
+        return _over_depth(call, to, x, filter.value, bias)
     if planes > _MOST_PLANES or seen * call.x.dtype.numpy.itemsize > _MOST_SEEN:
         raise Unsupported("the planes that windows see are too many, or too large side by side")
     if before or after:
@@ -241,6 +243,25 @@ def _expand(call: Call, to: Expansion, x: Tensor, filter: Tensor, bias: Tensor |
     activation = call.attrs.get("activation")
     sums = to.add(
         "conv2d", images, to.constant(np.ascontiguousarray(weights)), bias, **attrs, activation=activation
+    )
+    return to.add("reshape", sums, shape=call.y.shape)
+
+
+def _over_depth(call: Call, to: Expansion, x: Tensor, filter: Array, bias: Tensor | None) -> Tensor:
+    """Convolve over depth alone: rows of the images are depths, columns all pixels of a plane."""
+    batch, depth, height, width, channels = call.x.shape
+    images = to.add("reshape", x, shape=(batch, depth, height * width, channels))
+    weights = np.ascontiguousarray(filter[:, 0].transpose(3, 0, 1, 2))
+    (before, after, _), *_ = _window(call)
+    sums = to.add(
+        "conv2d",
+        images,
+        to.constant(weights),
+        bias,
+        stride=(call["stride"][0], 1),
+        dilation=(call["dilation"][0], 1),
+        padding=((before, after), (0, 0)),
+        activation=call.attrs.get("activation"),
     )
     return to.add("reshape", sums, shape=call.y.shape)
 

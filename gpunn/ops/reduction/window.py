@@ -16,9 +16,11 @@ from gpunn.ops.elementwise import binary
 from gpunn.ops.expansion import Expansion, Tensor
 from gpunn.ops.fixed_point.affine import dequantize
 from gpunn.ops.fixed_point.steps import computed
+from gpunn.ops.kernels.window import MOST
 from gpunn.ops.movement.dilate import Pairs, dilate, expect_fill, signed_pairs, with_room
 from gpunn.ops.op import Op, Quantized, op
 from gpunn.ops.reduction import reduce
+from gpunn.ops.reduction.window_pools import ALONE, Along, maxima, padded
 from gpunn.types import MAX_ELEMENTS, Array, DType, Quantization, Shape, TensorType, bounded
 
 _MOST = 2**63 - 1  # of the numbers of a window: StableHLO has 64 bits for each
@@ -103,30 +105,32 @@ def _infer(call: Call) -> TensorType:
 def _expand(call: Call, to: Expansion, x: Tensor, initial: Tensor | None = None) -> Tensor:
     """Write the op axis by axis: a gather puts the elements of each window side by side, a reduction combines
     them. Quantised ones are added or multiplied at once, after all gathers. Many elements are combined by
-    _doubled() instead, maxima of images by a pool.
+    _doubled() instead, maxima by pools.
 
     `initial` then joins every window once more.
     """
     how = _joining(call)
     strides, base, dilations = (_ones(call, name) for name in ("strides", "base_dilations", "dilations"))
     size, room = expect_ints(call, "size"), with_room(call, base)
-    fill = initial
+    fill, paddings = initial, signed_pairs(call, "paddings")
     if initial is None and room != call.x.shape:
         if call.x.quantization is not None:
             raise Unsupported("what changes nothing may not be among the quantised numbers")
         fill = to.constant(how.neutral_of(call.x.dtype.numpy))
-    found = to.add("dilate", x, fill, steps=base, paddings=signed_pairs(call, "paddings"))
     counts = window_counts(room, size, strides, dilations)
-    if _is_pool(call, size, strides, dilations) and min(counts) > 0:
-        found = to.add("max_pool2d", found, size=size[1:3], stride=strides[1:3])
-        counts, size, strides = found.type.shape, (1,) * 4, (1,) * 4
+    windows = _pooled(call, counts)
+    if fill is None or _is_neutral(call, how, fill):
+        windows, paddings = padded(windows, call.x.shape, base, paddings)
+    found = to.add("dilate", x, fill, steps=base, paddings=paddings)
+    if windows:
+        found = maxima(to, found, windows)
     rounds = call.x.quantization is not None and call["function"] not in ("max", "min")
     joins = initial is not None and not _is_neutral(call, how, initial)
     if rounds and joins:
         raise Unsupported("the initial value would be joined to a rounded result")
     seen: list[int] = []  # axes of elements side by side: reductions one by one would each round and saturate
     for number, (count, k, s, d) in enumerate(zip(counts, size, strides, dilations, strict=True)):
-        if k == s == 1:
+        if k == s == 1 or number in windows:
             continue
         axis = number + len(seen)
         k = k if count else 1  # what there is of no window
@@ -155,10 +159,14 @@ def _is_neutral(call: Call, how: Joining, initial: Tensor) -> bool:
     return bool(real == how.neutral)
 
 
-def _is_pool(call: Call, size: Shape, strides: Shape, dilations: Shape) -> bool:
-    """Tell whether windows are those of a max pool of images."""
-    images = call.x.rank == 4 and {size[0], size[3], strides[0], strides[3], *dilations} == {1}
-    return images and call["function"] == "max" and call.x.dtype in FLOATS
+def _pooled(call: Call, counts: Shape) -> Mapping[int, Along]:
+    """Return the windows along each axis that a max pool can combine; counts: how many they are."""
+    if call["function"] != "max" or call.x.dtype not in FLOATS or min(counts, default=0) < 1:
+        return {}
+    sizes, strides, dilations = expect_ints(call, "size"), _ones(call, "strides"), _ones(call, "dilations")
+    axes = enumerate(zip(counts, sizes, strides, dilations, strict=True))
+    near = {axis: Along(k, min(s, MOST)) for axis, (n, k, s, d) in axes if d == 1 and n * k <= MAX_PLACES}
+    return {axis: along for axis, along in near.items() if along != ALONE}
 
 
 def _doubled(to: Expansion, how: Joining, x: Tensor, axis: int, windows: tuple[int, int, int, int]) -> Tensor:

@@ -87,6 +87,18 @@ def test_which_are_written_as_conv2d(
     assert [op for op in found if op not in ("reshape", "transpose")] == expected
 
 
+@pytest.mark.parametrize("stride", [(1, 1, 1), (2, 1, 1), (1, 1, 2)])
+@pytest.mark.parametrize(("padding", "dilation"), [("same", 1), ("valid", 2)])
+def test_windows_of_depth_alone(stride: Any, padding: str, dilation: int, backend: str) -> None:
+    """Nothing is copied where each pixel of a plane has its own window."""
+    given = [random(0, 2, 6, 3, 5, 3), random(1, 3, 1, 1, 3, 7), random(2, 7)]
+    attrs = {"stride": stride, "padding": padding, "dilation": (dilation, 1, 1), "activation": "relu"}
+    check("conv3d", given, attrs, backend=backend, constants=(1, 2))
+    with model_of("conv3d", given, attrs, (1, 2)).compile("cpu") as compiled:
+        found = {p.operation.op for p in compiled.placement} - {"reshape"}
+    assert (found == {"conv2d"}) == (stride[2] == 1)
+
+
 @pytest.mark.parametrize("groups", [1, 2])
 def test_computed_filters_of_one_group_take_tiles(groups: int, gpu: str) -> None:
     """Channels that do not fill tiles are padded on the device."""

@@ -140,11 +140,14 @@ def reduce_from(x: Any, initial: Any, *, function: str, axes: Sequence[int]) -> 
 
 
 def reduce_window(x: Any, initial: Any = None, *, function: str, size: Sequence[int], **how: Any) -> Any:
-    """Reduce windows axis by axis."""
+    """Reduce windows axis by axis; maxima of two axes, next to each other as they are, by a max pool."""
     ones = (1,) * x.ndim
     fill = x.new_tensor(NEUTRAL[function]) if initial is None else initial
     found = dilate(x, fill, steps=how.get("base_dilations", ones), paddings=how.get("paddings"))
     many, pair = OF_MANY[function]
+    if function == "max" and x.ndim == 2 and "dilations" not in how:
+        pools = torch.nn.functional.max_pool2d(found[None], [*size], [*how.get("strides", ones)])[0]
+        return pools if initial is None else torch.maximum(pools, initial.reshape(()))
     steps = zip(size, how.get("strides", ones), how.get("dilations", ones), strict=True)
     for axis, (k, s, d) in enumerate(steps):
         found = getattr(torch, many)(found.unfold(axis, (k - 1) * d + 1, s)[..., ::d], -1)
