@@ -101,6 +101,7 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
     ),
     "gpunn/compilation/on_gpu.py": ("a GPU runs all rounds", {"some_rounds", "while_loop"}),
     "gpunn/compilation/runtime.py": ("the host runs it round by round", {"while_loop"}),
+    "gpunn/passes/average_pad.py": ("what it finds and writes", {"average_pool2d", "pad"}),
     "gpunn/passes/arrangement.py": ("writes them", {"reshape", "transpose"}),
     "gpunn/training/gradients.py": ("gives an output its name", {"reshape"}),
     "gpunn/training/losses.py": (
@@ -111,7 +112,10 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
     "gpunn/training/step.py": ("copies a weight", {"maximum"}),
     "gpunn/passes/adjoint.py": ("transposes an operand by itself", {"batch_matmul", "reshape", "transpose"}),
     "gpunn/passes/clamp.py": ("writes them", {"maximum", "minimum", "neg"}),
-    "gpunn/passes/combine.py": ("writes them", {"reshape", "roll", "transpose"}),
+    "gpunn/passes/combine.py": (
+        "what comes together",
+        {"mean", "reduce_sum", "reshape", "roll", "transpose"},
+    ),
     "gpunn/passes/dilate.py": (
         "these two stand for a dilation",
         {"batch_to_space_nd", "space_to_batch_nd"},
@@ -126,6 +130,10 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
         },
     ),
     "gpunn/passes/forms.py": ("what forms of others are made of", {"add", "mul", "neg", "sub"}),
+    "gpunn/passes/left_product.py": (
+        "what it finds and writes",
+        {"batch_matmul", "fully_connected", "reshape", "transpose"},
+    ),
     "gpunn/passes/phases.py": (
         "what it finds and writes",
         {"concat", "reshape", "strided_slice", "transpose"},

@@ -8,6 +8,7 @@ import numpy as np
 
 from gpunn.graph.graph import Graph
 from gpunn.passes.adjoint import fold_adjoints
+from gpunn.passes.average_pad import fuse_average_pads
 from gpunn.passes.clamp import fuse_clamps
 from gpunn.passes.combine import combine
 from gpunn.passes.dilate import fuse_dilation
@@ -16,6 +17,7 @@ from gpunn.passes.fold import fold_aliases, fold_constants
 from gpunn.passes.fuse import fuse_activation, fuse_pad
 from gpunn.passes.layer_norm import fuse_layer_norms
 from gpunn.passes.layout import arrange
+from gpunn.passes.left_product import multiply_from_left
 from gpunn.passes.loops import close_bodies, settle_loops
 from gpunn.passes.merge_layers import merge_layers
 from gpunn.passes.phases import join_phases
@@ -55,6 +57,8 @@ _AFTERWARDS: tuple[Pass, ...] = (
     # Before the transposes: the fewer operations, the sooner these are removed.
     fuse_clamps,
     fuse_silu,
+    # Before the transposes are removed: layers between two of them need none.
+    multiply_from_left,
     # Before the fusions: transposes keep apart neighbours that fit together.
     arrange,
     # Before moves come together, which a product keeps apart.
@@ -74,8 +78,9 @@ _AFTERWARDS: tuple[Pass, ...] = (
     # Pairs that cancel have left operations that change nothing, and neighbours that repeat themselves.
     bypass_identities,
     bypass_broadcasts,
-    # Before the fusions, which take activations.
+    # Before the fusions, which take activations and products.
     fuse_clamps,
+    fuse_average_pads,
     *NEIGHBOURS,
     # After its neighbours: sums and activations may stand inside, before the blocks are put together. And
     # before them once more: they may stand behind.

@@ -1,6 +1,8 @@
-"""Two operations of one kind become one: transposes, rolls, reshapes, integer constants added or multiplied.
+"""Two operations of one kind become one: transposes, rolls, reshapes, integer constants added or multiplied,
+means or sums of reals along some axes and then along others.
 
-All results stay the same to the bit. Real constants are not combined: there the order changes the result.
+Of all others than means and sums the results stay the same to the bit. Real constants are not combined: a sum
+of a small x and two constants that cancel would lose x.
 """
 
 from __future__ import annotations
@@ -11,10 +13,15 @@ import numpy as np
 
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Lifetime, Operand, Operation
+from gpunn.ops import OPS
+from gpunn.ops.check import FLOATS
 from gpunn.ops.movement.basic import reshape, transpose
 from gpunn.ops.movement.roll import roll
+from gpunn.ops.reduction.reduce_integer import reduced_axes
 from gpunn.passes.rewrite import absorb_pairs
 from gpunn.types import DType
+
+_REDUCTIONS = tuple(OPS[name] for name in ("mean", "reduce_sum"))
 
 
 def combine(model: Graph) -> Graph:
@@ -33,10 +40,23 @@ def _merge(first: Operation, second: Operation, between: Operand) -> Operation |
     if reshapes(first) and reshapes(second):
         shape = second.outputs[0].type.shape
         return replace(second, op=reshape.name, inputs=first.inputs, attrs={"shape": shape})
+    if first.definition is second.definition and first.definition in _REDUCTIONS:
+        return _merge_reductions(first, second)
     affine = second.definition.algebra.affine
     if first.definition is second.definition and affine is not None and affine.associative:
         return _merge_constants(first, second, between)
     return None
+
+
+def _merge_reductions(first: Operation, second: Operation) -> Operation | None:
+    """Reduce along the axes of both at once; each mean is one of as many elements."""
+    call, kept = first.call(), first.attrs["keep_dims"]
+    if call.x.dtype not in FLOATS or kept is not second.attrs["keep_dims"]:
+        return None
+    axes = reduced_axes(call)
+    places = [axis for axis in range(call.x.rank) if kept or axis not in axes]
+    both = {*axes, *(places[axis] for axis in reduced_axes(second.call()))}
+    return replace(second, inputs=first.inputs, attrs={**second.attrs, "axes": tuple(sorted(both))})
 
 
 def reshapes(operation: Operation) -> bool:

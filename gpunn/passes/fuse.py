@@ -26,7 +26,7 @@ def fuse_pad(model: Graph) -> Graph:
     """Make padding of height and width before a window that can pad the window's own.
 
     A convolution pads with the value for 0, a max pool with a value that no element is below. Average and L2
-    pools stay as they are: they count the cells of earlier padding.
+    pools stay as they are: they count the cells of earlier padding (average_pad.py).
     """
     writers = {result: operation for operation in model.operations for result in operation.outputs}
     readers, results = consumers(model), model.results

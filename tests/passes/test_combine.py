@@ -11,7 +11,8 @@ from gpunn.graph.operation import Operand
 from gpunn.model import Model
 from gpunn.passes import optimise
 from gpunn.passes.combine import combine
-from gpunn.types import Array, DType, TensorType, float32
+from gpunn.types import Array, DType, Quantization, TensorType, float32
+from tests.ops.harness import random
 from tests.passes.same import ops, same
 
 INTEGERS = np.array([[-(2**31), -7, 0], [5, 2**30, 2**31 - 1]], np.int32)
@@ -45,6 +46,35 @@ def test_rolls_become_one_or_cancel() -> None:
         (z,) = model.add("roll", [y], {"shifts": second})
         model.output(*model.add("tanh", [z]))
         assert ops(same(model, optimise)) == [*left, "tanh"]
+
+
+@pytest.mark.parametrize("op", ["mean", "reduce_sum"])
+@pytest.mark.parametrize("keep_dims", [False, True])
+def test_reductions_become_one(op: str, keep_dims: bool, backend: str) -> None:
+    """Axes of the second are those that the first has left."""
+    model = Model()
+    (y,) = model.add(op, [model.input("x", float32(2, 3, 4, 5))], {"axes": (1,), "keep_dims": keep_dims})
+    (y,) = model.add(op, [y], {"axes": (-1, 0), "keep_dims": keep_dims})
+    model.output(y)
+    (found,) = same(model, combine).operations
+    assert found.attrs["axes"] == (0, 1, 3)
+    x = random(0, 2, 3, 4, 5)
+    with model.compile(backend) as compiled:
+        expected = getattr(x.astype(np.float64), op.split("_")[-1])((0, 1, 3), keepdims=keep_dims)
+        np.testing.assert_allclose(compiled(x), expected, atol=30 * 2.0**-24 * np.abs(x).sum((0, 1, 3)).max())
+
+
+@pytest.mark.parametrize("case", ["keep_dims", "integers", "maxima", "mixed", "quantised"])
+def test_other_reductions_stay(case: str) -> None:
+    """Integers round once for each mean; a maximum shares its gradient among equal elements of each row."""
+    model = Model()
+    dtype = {"integers": DType.INT32, "quantised": DType.INT8}.get(case, DType.FLOAT32)
+    type = TensorType(dtype, (2, 3, 4), Quantization((0.5,), (1,)) if case == "quantised" else None)
+    first = "reduce_max" if case == "maxima" else "mean"
+    (y,) = model.add(first, [model.input("x", type)], {"axes": (1,), "keep_dims": True})
+    last = "reduce_sum" if case == "mixed" else first
+    model.output(*model.add(last, [y], {"axes": (2,), "keep_dims": case != "keep_dims"}))
+    assert combine(model) is model
 
 
 @pytest.mark.parametrize("case", ["output", "reader"])

@@ -127,6 +127,8 @@ def _walks(call: Call, lanes: int = 1) -> dict[str, Param]:
     return stack_params(call.y.shape[:-2], {"a": a.shape, "b": b.shape}, steps, {"b": lanes})
 
 
+# Products of numbers; fewer take less time than dispatches that pack a matrix, and zeros behind its depth.
+_LEAST_WITH_ZEROS = 1 << 20
 _SIDE = 4  # rows and columns of a tile
 
 
@@ -203,7 +205,7 @@ def _kernels(call: Call) -> Iterator[Candidate]:
     if plain and one and fits and fits_i32(call.x.size, call.y.size):
         reads = (Read("w", 1, 4), Read("bias", None))
         ways = products(call, (rows, depth_of(call), columns), "tiles of one product", reads)
-        if depth_of(call) % STEP == 0:
+        if depth_of(call) % STEP == 0 or rows * depth_of(call) * columns >= _LEAST_WITH_ZEROS:
             ways = with_shared_rows(call, depth_of(call), lambda: _shared(call, rows, columns), ways)
         yield from with_workgroup_tiles(call, matrix_product(depth_of(call), reads), ways)
         yield from _singly(call)

@@ -20,7 +20,7 @@ from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS
 from gpunn.ops.kernels.chain import boxes, chained
 from gpunn.ops.kernels.cooperative import CooperativeGroup, cooperative_group, in_groups
-from gpunn.rows import Start
+from gpunn.rows import Pitch
 from gpunn.types import DType, TensorType
 
 Divide = Callable[[Kernel, CooperativeGroup], list[Kernel]]  # a kernel whose rows one dispatch does not take
@@ -72,20 +72,25 @@ def _in_lanes(kernel: Kernel, call: Call, group: CooperativeGroup) -> Kernel:
     On software: lavapipe's loop takes as long for an element as for four. Neighbours on hardware load what
     lies side by side together, anyway.
     """
-    kernel = replace(kernel, params={**kernel.params, **Start().params("x")})
     x, *tables = kernel.reads
     length, inner = kernel.params["length"], kernel.params["inner"]
-    assert isinstance(length, int)
+    assert isinstance(length, int) and isinstance(inner, int)
     if not call.device.software or inner != 1 or length % 4 or group.size > 1:
-        reads = replace(x, pitch=Start()), *tables
-        return replace(kernel, reads=reads, libraries=(*kernel.libraries, "by_element"))
+        rows = Pitch(length * inner)
+        return replace(
+            kernel,
+            reads=(replace(x, pitch=rows), *tables),
+            libraries=(*kernel.libraries, "by_element"),
+            params={**kernel.params, **rows.params("x")},
+        )
+    rows = Pitch(length, 4)
     return replace(
         kernel,
         lanes=4,
-        reads=(replace(x, width=4, pitch=Start(4)), *tables),
+        reads=(replace(x, width=4, pitch=rows), *tables),
         writes=(Write(width=4),),
         libraries=(*kernel.libraries, "by_fours"),
-        params={**kernel.params, "length": length // 4},
+        params={**kernel.params, **rows.params("x"), "length": length // 4},
         loop_iterations=3 * (length // 4),
         reason=f"{kernel.reason}, in fours",
     )
