@@ -138,7 +138,13 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
         "what it finds and writes",
         {"concat", "reshape", "strided_slice", "transpose"},
     ),
-    "gpunn/passes/rotary.py": ("what it finds and writes", {"concat", "rotary_embedding"}),
+    "gpunn/passes/rotary.py": ("what it finds and writes", {"concat", "reshape", "rotary_embedding"}),
+    "gpunn/passes/softmax.py": (
+        "what it finds and writes",
+        {
+            *("div", "exp", "log", "log_softmax", "maximum", "reduce_max", "reduce_sum", "softmax"),
+        },
+    ),
     "gpunn/passes/unrolled.py": (
         "what steps of recurrent layers are made of, and how states are taken out of a sequence",
         {"logistic", "reshape", "strided_slice", "tanh"},

@@ -30,6 +30,7 @@ from gpunn.passes.scale import fold_channels
 from gpunn.passes.scale_pieces import fold_factors
 from gpunn.passes.silu import fuse_silu
 from gpunn.passes.sink_reshapes import sink_reshapes
+from gpunn.passes.softmax import fuse_softmax
 from gpunn.passes.stack_pieces import stack_pieces
 from gpunn.passes.unrolled_gru import fuse_unrolled_grus
 from gpunn.passes.unrolled_lstm import fuse_unrolled_lstms
@@ -46,6 +47,7 @@ _AFTERWARDS: tuple[Pass, ...] = (
     fuse_unrolled_lstms,
     fuse_unrolled_grus,
     fuse_layer_norms,
+    fuse_softmax,
     fuse_rotary_embeddings,
     join_phases,
     # Before the removals: it leaves pieces without readers, and concatenations of one tensor.

@@ -81,3 +81,20 @@ def alone(
                 left.append(writer)
     reads = Counter(o for operation in (*between, last) for o in operation.inputs)
     return all(readers[o] == reads[o] for operation in between for o in operation.outputs)
+
+
+def of_rows(writers: Writers, operand: Operand | None, *ops: Op) -> Operation | None:
+    """Return the operation that computes one number for each row, if it is of one of these ops.
+
+    Reshapes in between leave these numbers in order; PyTorch's reductions do not keep the dimension.
+    """
+    return written_by(writers, before_reshapes(writers, operand), *ops)
+
+
+def beside_rows(x: Operand | None, axes: tuple[int, ...], operand: Operand | None) -> bool:
+    """Tell whether an operand has one number for each row of x along axes, as broadcast to its elements."""
+    if x is None or operand is None:
+        return False
+    shape, rank = operand.type.shape, x.type.rank
+    beside = tuple(1 if d in axes else n for d, n in enumerate(x.type.shape))
+    return len(shape) <= rank and (1,) * (rank - len(shape)) + shape == beside

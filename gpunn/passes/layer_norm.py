@@ -20,7 +20,6 @@ from gpunn.ops import OPS
 from gpunn.ops.kernels.strides import broadcast_strides, broadcasts, merge
 from gpunn.ops.movement.repeat import broadcast_to
 from gpunn.ops.normalization.moments import groups_of
-from gpunn.ops.op import Op
 from gpunn.passes.expand import GraphExpansion
 from gpunn.passes.forms import (
     ADD,
@@ -29,8 +28,10 @@ from gpunn.passes.forms import (
     Writers,
     alone,
     before_reshapes,
+    beside_rows,
     negated,
     number,
+    of_rows,
     pairs,
     readers_of,
     writers_of,
@@ -99,31 +100,14 @@ def _ends(writers: Writers, last: Operation) -> _Norm | None:
     return None
 
 
-def _of_rows(writers: Writers, operand: Operand | None, *ops: Op) -> Operation | None:
-    """Return the operation that computes one number for each row, if it is of one of these ops.
-
-    Reshapes in between leave these numbers in order; PyTorch's means do not keep the dimension.
-    """
-    return written_by(writers, before_reshapes(writers, operand), *ops)
-
-
 def _same(writers: Writers, a: Operand | None, b: Operand | None) -> bool:
     """Tell whether two operands are the same, or reshapes of the same."""
     return before_reshapes(writers, a) is before_reshapes(writers, b)
 
 
-def _beside_rows(x: Operand | None, axes: tuple[int, ...], operand: Operand | None) -> bool:
-    """Tell whether an operand has one number for each mean of x along axes, and is broadcast to its terms."""
-    if x is None or operand is None:
-        return False
-    shape, rank = operand.type.shape, x.type.rank
-    beside = tuple(1 if d in axes else n for d, n in enumerate(x.type.shape))
-    return len(shape) <= rank and (1,) * (rank - len(shape)) + shape == beside
-
-
 def _mean(writers: Writers, operand: Operand | None) -> tuple[Operand, tuple[int, ...]] | None:
     """Return of what an operand is the mean, or a reshape of it, and along which axes."""
-    found = _of_rows(writers, operand, _MEAN) or _sum_of_shares(writers, operand)
+    found = of_rows(writers, operand, _MEAN) or _sum_of_shares(writers, operand)
     x = None if found is None else found.inputs[0]
     if found is None or x is None:
         return None
@@ -134,14 +118,14 @@ def _mean(writers: Writers, operand: Operand | None) -> tuple[Operand, tuple[int
 
 def _is_mean(writers: Writers, operand: Operand | None, x: Operand | None, axes: tuple[int, ...]) -> bool:
     """Tell whether an operand is the mean of x along axes, beside its terms."""
-    return _mean(writers, operand) == (x, axes) and _beside_rows(x, axes, operand)
+    return _mean(writers, operand) == (x, axes) and beside_rows(x, axes, operand)
 
 
 def _sum_of_shares(writers: Writers, operand: Operand | None) -> Operation | None:
     """Return a sum that is multiplied with 1 / the number of its terms, or divided by that."""
-    scaled = _of_rows(writers, operand, MUL, _DIV)
+    scaled = of_rows(writers, operand, MUL, _DIV)
     for total, constant in () if scaled is None else pairs(scaled):
-        found, share = _of_rows(writers, total, _SUM), number(constant)
+        found, share = of_rows(writers, total, _SUM), number(constant)
         if found is not None and share and scaled is not None:
             terms = found.call().x.size / max(found.outputs[0].type.size, 1)
             off = share * terms - 1 if scaled.definition is MUL else share / max(terms, 1) - 1
@@ -151,7 +135,7 @@ def _sum_of_shares(writers: Writers, operand: Operand | None) -> Operation | Non
 
 def _spread(writers: Writers, operand: Operand | None) -> _Spread | None:
     """Return what an operand is the spread of."""
-    total = _of_rows(writers, operand, ADD)
+    total = of_rows(writers, operand, ADD)
     for variance, constant in () if total is None else pairs(total):
         epsilon, found = number(constant), _mean(writers, variance)
         if epsilon is None or not 0 < epsilon < math.inf or found is None:
@@ -168,9 +152,9 @@ def _spread(writers: Writers, operand: Operand | None) -> _Spread | None:
 
 def _quotient(writers: Writers, last: Operation, away: Operand, factor: Operand) -> _Norm | None:
     """Return the normalisation that is away times a factor, or divided by it."""
-    root = _of_rows(writers, factor, _RSQRT if last.definition is MUL else _SQRT)
+    root = of_rows(writers, factor, _RSQRT if last.definition is MUL else _SQRT)
     spread = None if root is None else _spread(writers, root.inputs[0])
-    if spread is None or not _beside_rows(away, spread.axes, factor):
+    if spread is None or not beside_rows(away, spread.axes, factor):
         return None
     difference = written_by(writers, away, SUB)
     if difference is None or not _is_mean(writers, difference.inputs[1], difference.inputs[0], spread.axes):
@@ -183,14 +167,14 @@ def _quotient(writers: Writers, last: Operation, away: Operand, factor: Operand)
 
 def _keras(writers: Writers, product: Operand, rest: Operand) -> _Norm | None:
     """Return the normalisation that is x f + (bias - mean f)."""
-    scaled, difference = written_by(writers, product, MUL), _of_rows(writers, rest, SUB)
-    shifted = None if difference is None else _of_rows(writers, difference.inputs[1], MUL)
+    scaled, difference = written_by(writers, product, MUL), of_rows(writers, rest, SUB)
+    shifted = None if difference is None else of_rows(writers, difference.inputs[1], MUL)
     if scaled is None or difference is None or shifted is None:
         return None
     bias = difference.inputs[0]
     for (x, factor), (centre, again) in itertools.product(pairs(scaled), pairs(shifted)):
         for root, scale in _factors(writers, factor) if _same(writers, again, factor) else ():
-            inverse = _of_rows(writers, root, _RSQRT)
+            inverse = of_rows(writers, root, _RSQRT)
             spread = None if inverse is None else _spread(writers, inverse.inputs[0])
             if spread is None or spread.x is not x or not _same(writers, spread.centre, centre):
                 continue
@@ -198,8 +182,8 @@ def _keras(writers: Writers, product: Operand, rest: Operand) -> _Norm | None:
             # Only numbers of rows may be reshaped.
             alike = (rest, difference.inputs[1]) == (difference.outputs[0], shifted.outputs[0])
             reshaped = not alike or again is not factor or centre is not spread.centre
-            rows = scale is None and number(bias) == 0 and _beside_rows(x, spread.axes, rest)
-            if centred and _beside_rows(x, spread.axes, root) and (rows or not reshaped):
+            rows = scale is None and number(bias) == 0 and beside_rows(x, spread.axes, rest)
+            if centred and beside_rows(x, spread.axes, root) and (rows or not reshaped):
                 return _Norm(x, spread.axes, spread.epsilon, True, scale, None if rows else bias)
     return None
 
@@ -217,13 +201,13 @@ def _of_groups(writers: Writers, product: Operand, rest: Operand) -> _Norm | Non
     for x, use in () if scaled is None else pairs(scaled):
         factor, shift = _before_repeats(writers, use), _before_repeats(writers, rest)
         for root, scale in _factors(writers, factor):
-            inverse = _of_rows(writers, root, _RSQRT)
+            inverse = of_rows(writers, root, _RSQRT)
             spread = None if inverse is None else _spread(writers, inverse.inputs[0])
             groups = None if spread is None else spread.x
             if spread is None or groups is None or not _same(writers, groups, x):
                 continue
             fits = all(_placed_alike(writers, o, x, groups) for o in (use, rest))
-            beside = _beside_rows(groups, spread.axes, root)
+            beside = beside_rows(groups, spread.axes, root)
             for bias, centre in _biases(writers, shift, factor) if fits and beside else ():
                 if all(_is_mean(writers, o, groups, spread.axes) for o in (centre, spread.centre)):
                     return _Norm(groups, spread.axes, spread.epsilon, True, scale, bias, x)

@@ -45,9 +45,10 @@ def multiply_from_left(model: Graph) -> Graph:
 
 def _swaps(operation: Operation) -> bool:
     """Tell whether an operation exchanges the last two axes of reals."""
-    if operation.definition is not transpose or operation.outputs[0].type.dtype is not DType.FLOAT32:
+    y = operation.outputs[0].type
+    if operation.definition is not transpose or y.dtype is not DType.FLOAT32 or y.rank < 2:
         return False
-    *others, a, b = range(operation.outputs[0].type.rank)
+    *others, a, b = range(y.rank)
     return tuple(operation.attrs["perm"]) == (*others, b, a)
 
 

@@ -21,7 +21,7 @@ from gpunn.passes.rewrite import replace_outputs
 from gpunn.types import Shape
 
 
-class _Phase(NamedTuple):
+class Phase(NamedTuple):
     """Every steps[d]-th element of a tensor along axis d, from offsets[d] on."""
 
     source: Operand
@@ -36,7 +36,7 @@ def join_phases(model: Graph) -> Graph:
     for last in model.operations:
         if last.definition is not concat or last.activation is not None:
             continue
-        phases = [_phase(writers, operand) for operand in last.inputs]
+        phases = [phase_of(writers, operand) for operand in last.inputs]
         axis = last.call().axis(last.attrs["axis"], last.outputs[0].type.rank)
         axes = _nesting(phases, axis)
         made = _joined(last, phases[0], axis, axes) if axes else []
@@ -47,7 +47,7 @@ def join_phases(model: Graph) -> Graph:
     return model.with_operations(made for o in model.operations for made in found.get(o, [o]))
 
 
-def _phase(writers: Writers, operand: Operand | None) -> _Phase:
+def phase_of(writers: Writers, operand: Operand | None) -> Phase:
     """Return an operand as a phase of what it is a slice of, or a slice of a slice."""
     assert operand is not None
     offsets, steps = (0,) * operand.type.rank, (1,) * operand.type.rank
@@ -62,10 +62,10 @@ def _phase(writers: Writers, operand: Operand | None) -> _Phase:
         steps = tuple(r.step * n for r, n in zip(slices, steps, strict=True))
         (operand,) = taken.inputs[:1]
         assert operand is not None
-    return _Phase(operand, offsets, steps)
+    return Phase(operand, offsets, steps)
 
 
-def _nesting(phases: Sequence[_Phase], axis: int) -> Shape:
+def _nesting(phases: Sequence[Phase], axis: int) -> Shape:
     """Return the axes along which phases differ, from the one that changes most seldom on; () for others.
 
     axis: along which they are joined. They are all phases of one tensor.
@@ -85,7 +85,7 @@ def _nesting(phases: Sequence[_Phase], axis: int) -> Shape:
     return ()
 
 
-def _joined(last: Operation, phase: _Phase, axis: int, axes: Shape) -> list[Operation]:
+def _joined(last: Operation, phase: Phase, axis: int, axes: Shape) -> list[Operation]:
     """Return the operations that compute a concatenation along an axis of the phases along `axes`.
 
     There are none if the phases have not all elements.

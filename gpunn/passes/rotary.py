@@ -1,7 +1,8 @@
 """Rotary position embedding, which converters write as slices, products, sums and a concatenation.
 
 With a and b the halves of x along an axis, it is x cos + concat(-b, a) sin, as the Llama of Hugging Face has
-it, or concat(a cos - b sin, b cos + a sin), as the models of LiteRT Torch have it. Each of them takes three
+it, or concat(a cos - b sin, b cos + a sin), as the models of LiteRT Torch have it. Where a and b are every
+second element of x, and stand in turn, as in EVA-02, the former is found, too. Each of them takes three
 dispatches or more, which read or write most of the tensor.
 """
 
@@ -15,47 +16,72 @@ from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.ops.check import FLOATS
 from gpunn.ops.elementwise.rotary import rotary_embedding
-from gpunn.ops.movement.basic import concat
+from gpunn.ops.movement.basic import concat, reshape
+from gpunn.passes.expand import GraphExpansion
 from gpunn.passes.forms import (
     ADD,
     MUL,
     SUB,
     Writers,
     alone,
+    before_reshapes,
     negated,
     pairs,
     readers_of,
     writers_of,
     written_by,
 )
+from gpunn.passes.phases import Phase, phase_of
 from gpunn.passes.rejoin import Pieces, count_pieces, pieces_of
+from gpunn.passes.rewrite import replace_outputs
+from gpunn.types import Shape
 
 GetPieces = Callable[[], Pieces]  # which few models need, and takes longer than all else here
 
 
 class _Turn(NamedTuple):
-    """Pairs of x that are turned by angles with these cosines and sines."""
+    """Pairs of x that are turned by angles with these cosines and sines.
+
+    axis: along which a pair is one element of each half; None: it is two neighbours along the last one.
+    """
 
     x: Operand
     cos: Operand
     sin: Operand
-    axis: int
+    axis: int | None
 
 
 def fuse_rotary_embeddings(model: Graph) -> Graph:
     """Put rotary_embedding in the place of what computes it."""
     writers, readers, pieces = writers_of(model), readers_of(model), cache(lambda: pieces_of(model))
-    found: dict[Operation, Operation] = {}
+    found: dict[Operation, list[Operation]] = {}
     for operation in model.operations:
         for turn in _turns(writers, operation, pieces):
-            x, *tables, axis = turn
             if alone(writers, operation, turn[:-1], readers):
-                inputs, attrs = (x, *tables), {"axis": axis}
-                found[operation] = Operation(
-                    rotary_embedding.name, inputs, operation.outputs, attrs, operation.origin
-                )
+                found[operation] = _turned(turn, operation)
                 break
-    return model.with_operations(found.get(o, o) for o in model.operations) if found else model
+    if not found:
+        return model
+    return model.with_operations(made for o in model.operations for made in found.get(o, [o]))
+
+
+def _turned(turn: _Turn, last: Operation) -> list[Operation]:
+    """Return the operations that turn pairs, in the place of the last one; neighbours get an axis."""
+    *operands, axis = turn
+    (y,) = last.outputs
+    if axis is not None:
+        return [Operation(rotary_embedding.name, turn[:-1], (y,), {"axis": axis}, last.origin)]
+    to = GraphExpansion(Graph(inputs=[*dict.fromkeys(operands)]).with_operations(()), y.name, last.origin)
+    pairs = [to.add(reshape.name, o, shape=_of_pairs(o.type.shape)) for o in operands]
+    result = to.add(reshape.name, to.add(rotary_embedding.name, *pairs, axis=-1), shape=y.type.shape)
+    *before, end = to.graph.operations
+    return [*before, replace_outputs(end, {result: y})]
+
+
+def _of_pairs(shape: Shape) -> Shape:
+    """Return a shape in which neighbours along the last axis have an axis of their own."""
+    *others, last = shape
+    return (*others, 1, 1) if last == 1 else (*others, last // 2, 2)
 
 
 def _turns(writers: Writers, last: Operation, pieces: GetPieces) -> Iterator[_Turn]:
@@ -73,14 +99,17 @@ def _of_a_sum(writers: Writers, last: Operation, pieces: GetPieces) -> Iterator[
     for near, far in pairs(last):
         first, second = written_by(writers, near, MUL), written_by(writers, far, MUL)
         for turned, sin in () if first is None or second is None else pairs(second):
-            joined = written_by(writers, turned, concat)
+            joined = written_by(writers, before_reshapes(writers, turned), concat)
             if joined is None or len(joined.inputs) != 2 or first is None:
                 continue
-            axis = joined.call().axis(joined.attrs["axis"], turned.type.rank)
+            axis = joined.call().axis(joined.attrs["axis"], joined.outputs[0].type.rank)
             for x, cos in pairs(first):
                 negative, a = joined.inputs
                 assert negative is not None and a is not None
-                if any(_are_halves((a, b), x, axis, pieces) for b in negated(writers, negative)):
+                if joined.outputs[0] is not turned:
+                    if _are_neighbours(writers, joined, axis, x) and _have_pairs(x, cos, sin):
+                        yield _Turn(x, cos, sin, None)
+                elif any(_are_halves((a, b), x, axis, pieces) for b in negated(writers, negative)):
                     yield _Turn(x, cos, sin, axis)
 
 
@@ -113,3 +142,28 @@ def _are_halves(parts: tuple[Operand, Operand], x: Operand, axis: int, pieces: G
     """Tell whether two tensors are the halves of x along an axis, in this order."""
     a, b = parts
     return a.type == b.type and count_pieces(parts, x, axis, pieces()) == 2
+
+
+def _are_neighbours(writers: Writers, joined: Operation, axis: int, x: Operand) -> bool:
+    """Tell whether a concatenation has -b and a in turn; a is every second element of x, b the others."""
+    shape = joined.outputs[0].type.shape
+    if axis != len(shape) - 1 or not x.type.rank or x.type.shape[-1] % 2 or shape != _of_pairs(x.type.shape):
+        return False
+    negative, a = (before_reshapes(writers, operand) for operand in joined.inputs)
+    assert negative is not None and a is not None
+    whole = phase_of(writers, x)
+    *outer, step = whole.steps
+    first, second = (
+        Phase(whole.source, (*whole.offsets[:-1], whole.offsets[-1] + k * step), (*outer, 2 * step))
+        for k in (0, 1)
+    )
+    ends = [phase_of(writers, b) for b in negated(writers, negative) if b.type == a.type]
+    return (
+        a.type.shape == (*x.type.shape[:-1], shape[-2]) and phase_of(writers, a) == first and second in ends
+    )
+
+
+def _have_pairs(x: Operand, *tables: Operand) -> bool:
+    """Tell whether tables have one number for each pair of neighbours of x, or for each of these."""
+    last = x.type.shape[-1]
+    return all(t.type.rank and t.type.shape[-1] in (1, last) for t in tables)

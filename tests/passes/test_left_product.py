@@ -141,7 +141,10 @@ def test_others_stay(build: Build) -> None:
     expect_unchanged(multiply_from_left, build, SHAPE)
 
 
-def test_results_of_the_model_and_halves_stay() -> None:
+def test_results_of_the_model_halves_and_vectors_stay() -> None:
+    model = Model()
+    model.output(add(model, "transpose", model.input("x", float32(3)), perm=(0,)))
+    assert multiply_from_left(model) is model
     model = Model()
     y = layer(model, swapped(model, model.input("x", float32(*SHAPE))), 7)
     model.output(y, swapped(model, y))
