@@ -19,7 +19,7 @@ from gpunn.ops.movement.basic import pad
 from gpunn.passes.expand import GraphExpansion
 from gpunn.passes.forms import MUL, readers_of, writers_of, written_by
 from gpunn.passes.fuse import explicit_padding
-from gpunn.passes.rewrite import allowed, replace_outputs
+from gpunn.passes.rewrite import allowed, with_others
 from gpunn.types import Array, DType
 
 _POOL = OPS["average_pool2d"]
@@ -33,9 +33,7 @@ def fuse_average_pads(model: Graph) -> Graph:
         around = written_by(writers, pool.inputs[0], pad) if pool.definition is _POOL else None
         if around is not None and readers[pool.inputs[0]] == 1 and (made := _merged(around, pool)):
             found |= {around: [], pool: made}
-    if not found:
-        return model
-    return model.with_operations(made for o in model.operations for made in found.get(o, [o]))
+    return with_others(model, found)
 
 
 def _merged(around: Operation, pool: Operation) -> list[Operation]:
@@ -52,7 +50,7 @@ def _merged(around: Operation, pool: Operation) -> list[Operation]:
         return []
     if any(map(any, explicit_padding(pool, padded))):
         return []
-    to = GraphExpansion(Graph(inputs=[x]).with_operations(()), y.name, around.origin)
+    to = GraphExpansion.of([x], y.name, around.origin)
     attrs = {**pool.attrs, "padding": tuple(sides), "activation": None}
     merged = replace(pool, inputs=(x,), attrs=attrs)
     if not allowed(merged):
@@ -63,8 +61,7 @@ def _merged(around: Operation, pool: Operation) -> list[Operation]:
     factors = to.constant(np.outer(*shares)[None, :, :, None].astype(np.float32))
     inside = to.add(_POOL.name, x, **attrs)
     result = to.add(MUL.name, inside, factors, activation=pool.attrs["activation"])
-    *others, end = to.graph.operations
-    return [*others, replace_outputs(end, {result: y})]
+    return to.writing({result: y})
 
 
 def _inside(length: int, size: int, stride: int, padding: Pair) -> Array:

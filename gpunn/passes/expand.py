@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gpunn.graph.graph import Graph
@@ -43,8 +43,7 @@ def written(operation: Operation, write: Expand | None) -> list[Operation]:
     if write is None:
         return [operation]
     inputs = [o for o in operation.inputs if o is not None]
-    scratch = Graph(inputs=list(dict.fromkeys(inputs))).with_operations(())
-    place = GraphExpansion(scratch, operation.outputs[0].name, operation.origin)
+    place = GraphExpansion.of(inputs, operation.outputs[0].name, operation.origin)
     try:
         results = _results(operation, write, place)
     except Unsupported:
@@ -52,8 +51,7 @@ def written(operation: Operation, write: Expand | None) -> list[Operation]:
     pairs = list(zip(results, operation.outputs, strict=True))
     if any(made.type.quantization != wanted.type.quantization for made, wanted in pairs):
         return [operation]
-    exchange = dict(pairs)
-    return [replace_outputs(replace_inputs(o, exchange), exchange) for o in scratch.operations]
+    return place.writing(dict(pairs))
 
 
 def _results(operation: Operation, write: Expand, place: GraphExpansion) -> tuple[Operand, ...]:
@@ -77,6 +75,15 @@ class GraphExpansion(NamedTuple):
     graph: Graph
     title: str
     origin: str
+
+    @classmethod
+    def of(cls, inputs: Iterable[Operand], title: str, origin: str) -> GraphExpansion:
+        """Return an empty graph with these inputs, to which ops are added."""
+        return cls(Graph(inputs=[*dict.fromkeys(inputs)]).with_operations(()), title, origin)
+
+    def writing(self, exchange: Mapping[Operand, Operand]) -> list[Operation]:
+        """Return the operations of the graph, which write others in the place of some operands."""
+        return [replace_outputs(replace_inputs(o, exchange), exchange) for o in self.graph.operations]
 
     def constant(self, value: Array, quantization: Quantization | None = None) -> Operand:
         type = TensorType(DType.of(value.dtype), value.shape, quantization)

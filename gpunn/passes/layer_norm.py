@@ -37,7 +37,7 @@ from gpunn.passes.forms import (
     writers_of,
     written_by,
 )
-from gpunn.passes.rewrite import replace_outputs
+from gpunn.passes.rewrite import with_others
 from gpunn.types import DType
 
 _DIV, _SQUARED_DIFFERENCE, _SQUARE, _SQRT, _RSQRT, _MEAN, _SUM = (
@@ -83,9 +83,7 @@ def fuse_layer_norms(model: Graph) -> Graph:
             continue
         if alone(writers, operation, (norm.x, norm.source, norm.scale, norm.bias), readers):
             found[operation] = made
-    if not found:
-        return model
-    return model.with_operations(made for o in model.operations for made in found.get(o, [o]))
+    return with_others(model, found)
 
 
 def _ends(writers: Writers, last: Operation) -> _Norm | None:
@@ -254,7 +252,7 @@ def _written(last: Operation, norm: _Norm) -> list[Operation] | None:
     Constants of one element with more dimensions than x give the result their rank.
     """
     given = [o for o in (norm.x, norm.scale, norm.bias) if o is not None and o.value is None]
-    place = GraphExpansion(Graph(inputs=given).with_operations(()), last.outputs[0].name, last.origin)
+    place = GraphExpansion.of(given, last.outputs[0].name, last.origin)
     x, axes, epsilon, centred, *_ = norm
     y = place.add("layer_normalization", x, axes=axes, epsilon=epsilon, centred=centred)
     for op, operand in (("mul", norm.scale), ("add", norm.bias)):
@@ -263,5 +261,4 @@ def _written(last: Operation, norm: _Norm) -> list[Operation] | None:
         y = place.add(last.activation, y)
     if norm.source is not None:
         y = place.add("reshape", y, shape=norm.source.type.shape)
-    *others, end = place.graph.operations
-    return [*others, replace_outputs(end, {y: last.outputs[0]})] if y.type == last.outputs[0].type else None
+    return place.writing({y: last.outputs[0]}) if y.type == last.outputs[0].type else None

@@ -18,7 +18,7 @@ from gpunn.passes.combine import reshapes
 from gpunn.passes.expand import GraphExpansion
 from gpunn.passes.forms import ADD
 from gpunn.passes.prune import prune_unread
-from gpunn.passes.rewrite import replace_outputs
+from gpunn.passes.rewrite import with_others
 from gpunn.types import DType
 
 Readers = Mapping[Operand, Sequence[Operation]]
@@ -38,9 +38,7 @@ def multiply_from_left(model: Graph) -> Graph:
             if chain:
                 found.update((operation, []) for operation in chain)
                 found[chain[-1]] = _multiplied(first, chain)
-    if not found:
-        return model
-    return prune_unread(model.with_operations(made for o in model.operations for made in found.get(o, [o])))
+    return prune_unread(with_others(model, found)) if found else model
 
 
 def _swaps(operation: Operation) -> bool:
@@ -84,7 +82,7 @@ def _multiplied(first: Operation, chain: Sequence[Operation]) -> list[Operation]
     """Return the operations that compute the result of a chain from what the transposition before takes."""
     x, y = first.inputs[0], chain[-1].outputs[0]
     assert x is not None
-    to = GraphExpansion(Graph(inputs=[x]).with_operations(()), y.name, chain[0].origin)
+    to = GraphExpansion.of([x], y.name, chain[0].origin)
     for operation in chain[:-1]:
         if operation.definition is fully_connected:
             _, filter, *bias = operation.inputs
@@ -95,8 +93,7 @@ def _multiplied(first: Operation, chain: Sequence[Operation]) -> list[Operation]
         *others, rows, columns = operation.outputs[0].type.shape
         if x.type.shape != (*others, columns, rows):
             x = to.add(reshape.name, x, shape=(*others, columns, rows))
-    *before, end = to.graph.operations
-    return [*before, replace_outputs(end, {x: y})]
+    return to.writing({x: y})
 
 
 def _activated(to: GraphExpansion, x: Operand, bias: Operand | None, activation: str | None) -> Operand:

@@ -17,6 +17,7 @@ from gpunn.graph.operation import Lifetime, Operand, Operation
 from gpunn.ops.contraction.matmul import fully_connected
 from gpunn.ops.filter import BIAS, FILTER
 from gpunn.ops.movement.split import split
+from gpunn.passes.rewrite import with_others
 from gpunn.passes.scale import MAX_SCALED_BYTES
 from gpunn.passes.stack_pieces import Stack, followed
 from gpunn.types import DType, float32
@@ -42,9 +43,7 @@ def merge_layers(model: Graph) -> Graph:
         if stack is not None and merged is not None:
             instead.update((gone, []) for gone in (*layers, *stack.moves))
             instead[layers[0]] = [merged, *stack.operations(merged.origin)]
-    if not instead:
-        return model
-    return model.with_operations([new for o in model.operations for new in instead.get(o, (o,))])
+    return with_others(model, instead)
 
 
 def _likeness(layer: Operation, readers: Readers, results: set[Operand]) -> Hashable | None:

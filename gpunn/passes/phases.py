@@ -17,7 +17,7 @@ from gpunn.ops.movement.basic import concat, reshape, transpose
 from gpunn.ops.movement.strided_slice import selection, strided_slice
 from gpunn.passes.expand import GraphExpansion
 from gpunn.passes.forms import Writers, alone, readers_of, writers_of, written_by
-from gpunn.passes.rewrite import replace_outputs
+from gpunn.passes.rewrite import with_others
 from gpunn.types import Shape
 
 
@@ -42,9 +42,7 @@ def join_phases(model: Graph) -> Graph:
         made = _joined(last, phases[0], axis, axes) if axes else []
         if made and alone(writers, last, [phases[0].source], readers):
             found[last] = made
-    if not found:
-        return model
-    return model.with_operations(made for o in model.operations for made in found.get(o, [o]))
+    return with_others(model, found)
 
 
 def phase_of(writers: Writers, operand: Operand | None) -> Phase:
@@ -100,8 +98,7 @@ def _joined(last: Operation, phase: Phase, axis: int, axes: Shape) -> list[Opera
         shape += [n // step, step] if step > 1 else [n]
     inside = [*(places[d] + 1 for d in axes), places[axis]]
     perm = [at for d, place in places.items() for at in (inside if d == axis else [place])]
-    to = GraphExpansion(Graph(inputs=[x]).with_operations(()), y.name, last.origin)
+    to = GraphExpansion.of([x], y.name, last.origin)
     moved = to.add(transpose.name, to.add(reshape.name, x, shape=tuple(shape)), perm=tuple(perm))
     result = to.add(reshape.name, moved, shape=y.type.shape)
-    *others, end = to.graph.operations
-    return [*others, replace_outputs(end, {result: y})] if result.type == y.type else []
+    return to.writing({result: y}) if result.type == y.type else []

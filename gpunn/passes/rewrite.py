@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from gpunn.errors import ModelError
@@ -109,6 +109,13 @@ def with_changes(model: Graph, change: Callable[[Operation], Operation]) -> Grap
     operations = list(map(change, model.operations))
     same = all(map(operator.is_, operations, model.operations))
     return model if same else model.with_operations(operations)
+
+
+def with_others(model: Graph, instead: Mapping[Operation, Sequence[Operation]]) -> Graph:
+    """Return the graph with others in the place of some operations; the graph itself if there are none."""
+    if not instead:
+        return model
+    return model.with_operations([made for o in model.operations for made in instead.get(o, (o,))])
 
 
 def everywhere(step: Callable[[Graph], Graph]) -> Callable[[Graph], Graph]:

@@ -33,7 +33,7 @@ from gpunn.passes.forms import (
 )
 from gpunn.passes.phases import Phase, phase_of
 from gpunn.passes.rejoin import Pieces, count_pieces, pieces_of
-from gpunn.passes.rewrite import replace_outputs
+from gpunn.passes.rewrite import with_others
 from gpunn.types import Shape
 
 GetPieces = Callable[[], Pieces]  # which few models need, and takes longer than all else here
@@ -60,9 +60,7 @@ def fuse_rotary_embeddings(model: Graph) -> Graph:
             if alone(writers, operation, turn[:-1], readers):
                 found[operation] = _turned(turn, operation)
                 break
-    if not found:
-        return model
-    return model.with_operations(made for o in model.operations for made in found.get(o, [o]))
+    return with_others(model, found)
 
 
 def _turned(turn: _Turn, last: Operation) -> list[Operation]:
@@ -71,11 +69,10 @@ def _turned(turn: _Turn, last: Operation) -> list[Operation]:
     (y,) = last.outputs
     if axis is not None:
         return [Operation(rotary_embedding.name, turn[:-1], (y,), {"axis": axis}, last.origin)]
-    to = GraphExpansion(Graph(inputs=[*dict.fromkeys(operands)]).with_operations(()), y.name, last.origin)
+    to = GraphExpansion.of(operands, y.name, last.origin)
     pairs = [to.add(reshape.name, o, shape=_of_pairs(o.type.shape)) for o in operands]
     result = to.add(reshape.name, to.add(rotary_embedding.name, *pairs, axis=-1), shape=y.type.shape)
-    *before, end = to.graph.operations
-    return [*before, replace_outputs(end, {result: y})]
+    return to.writing({result: y})
 
 
 def _of_pairs(shape: Shape) -> Shape:

@@ -22,6 +22,7 @@ from gpunn.passes.expand import GraphExpansion
 from gpunn.passes.forms import Writers, readers_of, writers_of, written_by
 from gpunn.passes.prune import prune_unread
 from gpunn.passes.rejoin import Pieces, count_pieces, pieces_of
+from gpunn.passes.rewrite import with_others
 from gpunn.types import DType
 
 LOGISTIC, TANH = (OPS[name] for name in ("logistic", "tanh"))
@@ -81,9 +82,7 @@ def fuse_steps(model: Graph, kind: type[Finder]) -> Graph:
         if made is not None:
             instead.update((finder.writers[result], []) for result in made.results)
             instead[steps[0].last] = made.operations
-    if not instead:
-        return model
-    return prune_unread(model.with_operations(new for o in model.operations for new in instead.get(o, (o,))))
+    return prune_unread(with_others(model, instead)) if instead else model
 
 
 def _chains(steps: Iterable[Step]) -> Iterator[list[Step]]:
@@ -191,8 +190,7 @@ def _is_bias(constants: Sequence[Operand], bias: Operand | None) -> bool:
 def begun(steps: Sequence[Step], layer: Layer) -> GraphExpansion:
     """Return a graph for what takes the place of steps, to which ops are added."""
     last = steps[0].last
-    given = Graph(inputs=[layer.x, *layer.before]).with_operations(())
-    return GraphExpansion(given, last.outputs[0].name, last.origin)
+    return GraphExpansion.of([layer.x, *layer.before], last.outputs[0].name, last.origin)
 
 
 def first_states(to: GraphExpansion, layer: Layer, count: int) -> list[Operand]:

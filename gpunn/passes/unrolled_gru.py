@@ -15,7 +15,6 @@ from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.ops.contraction.matmul import fully_connected
 from gpunn.passes.forms import ADD, MUL, SUB, before_reshapes, pairs, written_by
-from gpunn.passes.rewrite import replace_outputs
 from gpunn.passes.unrolled import (
     LOGISTIC,
     TANH,
@@ -105,5 +104,4 @@ class _Gru(Finder):
         operands = total, layer.filter, before, inside
         _, y = to.results("gru_reset_after", *operands, time_major=True, reverse=layer.reverse)
         exchange = states_of(to, y, steps, layer)
-        operations = [replace_outputs(operation, exchange) for operation in to.graph.operations]
-        return Recurrence(operations, [*exchange.values()])
+        return Recurrence(to.writing(exchange), [*exchange.values()])

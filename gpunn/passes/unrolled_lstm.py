@@ -14,7 +14,6 @@ from gpunn.graph.operation import Operand, Operation
 from gpunn.ops.contraction.matmul import fully_connected
 from gpunn.ops.op import Op
 from gpunn.passes.forms import ADD, MUL, pairs, written_by
-from gpunn.passes.rewrite import replace_outputs
 from gpunn.passes.unrolled import (
     LOGISTIC,
     TANH,
@@ -108,5 +107,4 @@ class _Lstm(Finder):
         exchange = states_of(to, y, steps, layer)
         if self.readers[cell] > 1:
             exchange[to.add("reshape", c, shape=cell.type.shape)] = cell
-        operations = [replace_outputs(operation, exchange) for operation in to.graph.operations]
-        return Recurrence(operations, [*exchange.values()])
+        return Recurrence(to.writing(exchange), [*exchange.values()])
