@@ -25,6 +25,7 @@ MOVED: Mapping[str, tuple[int, ...] | None] = {
     **dict.fromkeys(("SELECT", "SELECT_V2"), (1, 2)),
     "CONCATENATION": None,
     "DILATE": (0, 2),
+    "ONE_HOT": (2, 3),
     "SPARSE_TO_DENSE": (2, 3),
 }
 ONLY: Mapping[str, DType] = {"CONCATENATION": DType.INT16}  # of other types LiteRT does look at scales

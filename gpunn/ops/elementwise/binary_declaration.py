@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ from gpunn.ops.elementwise.binary_integer import INTEGER, Combine, sum_weights
 from gpunn.ops.elementwise.binary_kernel import pairwise
 from gpunn.ops.elementwise.unary import activation_function, apply_activation
 from gpunn.ops.fixed_point.affine import through_reals
-from gpunn.ops.fixed_point.tables import by_pairs, pair_table
+from gpunn.ops.fixed_point.tables import Pairwise, by_pairs, pair_table
 from gpunn.ops.memory import LEAST_BYTES, empty
 from gpunn.ops.op import Op, Prepare, Quantized, op
 from gpunn.types import Array, DType, TensorType
@@ -106,12 +106,12 @@ def _wrapped(expression: str, dtype: DType) -> str:
 
 def _facet(line: Binary) -> Quantized | None:
     if line.name in INTEGER:
-        reference, combine, dtypes = INTEGER[line.name]
+        exact, combine, dtypes = INTEGER[line.name]
         return Quantized(
-            reference,
+            lambda call, a, b: exact(call)(a, b),
             lambda call: pairwise(call, combine(call)),
             dtypes=dtypes,
-            prepare=by_pairs(reference, sum_weights),
+            prepare=by_pairs(exact, sum_weights),
         )
     return _by_pairs(line) if DType.FLOAT32 in line.dtypes else None
 
@@ -127,12 +127,15 @@ def _by_pairs(line: Binary) -> Quantized:
     def reference(call: Call, a: Array, b: Array) -> Array:
         return through_reals(call, meaning, a, b)
 
+    def exact(call: Call) -> Pairwise:
+        return partial(reference, call)
+
     def kernel(call: Call) -> Kernel:
         pair = "load_table(((u32(a) & 255u) << 8u) | (u32(b) & 255u))"
-        table = Read("table", None, value=pair_table(call, reference))
+        table = Read("table", None, value=pair_table(call, exact(call)))
         return pairwise(call, Combine({"combine": Function(("a", "b"), pair)}, tables=(table,)))
 
-    return Quantized(reference, kernel, prepare=by_pairs(reference))
+    return Quantized(reference, kernel, prepare=by_pairs(exact))
 
 
 def _by_rows(meaning: Callable[..., Any]) -> Callable[..., Any]:

@@ -33,6 +33,7 @@ from gpunn.ops.fixed_point.affine import (
     times,
 )
 from gpunn.ops.fixed_point.pair_sums import IntegerSums
+from gpunn.ops.fixed_point.tables import Pairwise
 from gpunn.ops.op import EIGHT_BITS
 from gpunn.types import Array, DType
 
@@ -236,12 +237,17 @@ def sum_weights(call: Call) -> tuple[float, float] | None:
     return signs[0] * a / y, signs[1] * b / y
 
 
-def _fixed_reference(call: Call, a: Array, b: Array) -> Array:
-    """Return the stored result of an op of FIXED."""
+def _fixed_arithmetic(call: Call) -> Pairwise:
+    """Return what computes the stored result of an op of FIXED."""
     zeros, factors = _zeros_and_factors(call)
-    a, b = a.astype(np.int64) - zeros[0], b.astype(np.int64) - zeros[1]
-    result = _line(call).meaning(a, b, factors, LEFT[call.x.dtype])
-    return store(result + zeros[2], call.y, activation_bounds(call, call.y))
+    meaning, left = _line(call).meaning, LEFT[call.x.dtype]
+    bounds = activation_bounds(call, call.y)
+
+    def compute(a: Array, b: Array) -> Array:
+        a, b = a.astype(np.int64) - zeros[0], b.astype(np.int64) - zeros[1]
+        return store(meaning(a, b, factors, left) + zeros[2], call.y, bounds)
+
+    return compute
 
 
 def _fixed(call: Call) -> Combine:
@@ -270,10 +276,8 @@ def _integer_sums(call: Call, factors: Sequence[Factor]) -> IntegerSums | None:
     multiplier, shift = factors[2]
     slack = 3.2 * math.ldexp(multiplier, shift - 31) + math.ldexp(1, shift - 1)
 
-    def compute(a: Array, b: Array) -> Array:
-        return _fixed_reference(call, a, b).astype(np.int64)
-
-    return IntegerSums.of(call, weights, compute, slack)
+    exact = _fixed_arithmetic(call)
+    return IntegerSums.of(call, weights, lambda a, b: exact(a, b).astype(np.int64), slack)
 
 
 def _of_sums(sums: IntegerSums, bounds: tuple[int, int]) -> Combine:
@@ -306,12 +310,17 @@ def _compared(call: Call) -> tuple[list[int], list[Factor]]:
     return list(zeros), [quantize_multiplier(s) for s in scales]
 
 
-def _comparison_reference(call: Call, a: Array, b: Array) -> Array:
-    steps = (
-        rescale((stored.astype(np.int64) - zero) << COMPARED, *factor)
-        for stored, zero, factor in zip((a, b), *_compared(call), strict=True)
-    )
-    return np.asarray(COMPARISONS[call.op][0](*steps))
+def _comparison_arithmetic(call: Call) -> Pairwise:
+    function, operands = COMPARISONS[call.op][0], list(zip(*_compared(call), strict=True))
+
+    def compute(a: Array, b: Array) -> Array:
+        steps = (
+            rescale((stored.astype(np.int64) - zero) << COMPARED, *factor)
+            for stored, (zero, factor) in zip((a, b), operands, strict=True)
+        )
+        return np.asarray(function(*steps))
+
+    return compute
 
 
 def _comparison(call: Call) -> Combine:
@@ -323,8 +332,8 @@ def _comparison(call: Call) -> Combine:
     return Combine({"combine": Function(("a", "b"), expression)}, _fields(*_compared(call)), ("affine",))
 
 
-# Reference, what a kernel does, and the dtypes of the stored values.
-INTEGER: Mapping[str, tuple[Callable[..., Array], Callable[[Call], Combine], tuple[DType, ...]]] = {
-    **{name: (_fixed_reference, _fixed, line.dtypes) for name, line in FIXED.items()},
-    **{name: (_comparison_reference, _comparison, QUANTIZED) for name in COMPARISONS},
+# What computes results, what a kernel does, and the dtypes of the stored values.
+INTEGER: Mapping[str, tuple[Callable[[Call], Pairwise], Callable[[Call], Combine], tuple[DType, ...]]] = {
+    **{name: (_fixed_arithmetic, _fixed, line.dtypes) for name, line in FIXED.items()},
+    **{name: (_comparison_arithmetic, _comparison, QUANTIZED) for name in COMPARISONS},
 }

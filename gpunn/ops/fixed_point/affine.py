@@ -185,7 +185,12 @@ def rescale(x: Array, m: Array | int, shift: Array | int, away: Array | bool = T
 
     away: as in divide_by_power().
     """
-    left, right = np.maximum(shift, 0), np.maximum(-np.asarray(shift), 0)
+    left: Array | int
+    right: Array | int
+    if isinstance(shift, int):
+        left, right = max(shift, 0), max(-shift, 0)
+    else:
+        left, right = np.maximum(shift, 0), np.maximum(-shift, 0)
     return divide_by_power(high_multiply(wrap32(x << left), m), right, away)
 
 
@@ -233,13 +238,15 @@ def high_multiply(a: Array, b: Array | int) -> Array:
     gemmlowp truncates the quotient after a nudge of 2^30, or of 1 - 2^30 for a negative product. This equals
     the floor after a nudge of 2^30.
     """
-    return np.asarray(np.minimum((a.astype(np.int64) * b + 2**30) >> 31, 2**31 - 1))
+    return np.asarray(np.minimum((a.astype(np.int64, copy=False) * b + 2**30) >> 31, 2**31 - 1))
 
 
 def divide_by_power(x: Array, exponent: Array | int, away: Array | bool = True) -> Array:
     """Compute x / 2^exponent, rounded to nearest: halves away from zero (RoundingDivideByPOT), or else
     upwards.
     """
+    if isinstance(exponent, int) and away is True:
+        return x if exponent == 0 else np.asarray((x + (1 << exponent >> 1) - (x < 0)) >> exponent)
     exponent = np.asarray(exponent, np.int64)
     half = (np.int64(1) << exponent) >> 1
     if np.any(away):

@@ -38,9 +38,11 @@ from gpunn.pointwise import Pointwise, Repeat
 from gpunn.types import Array, DType, TensorType
 
 Bounds = tuple[int, int]
+Pairwise = Callable[[Array, Array], Array]  # from the stored values of two operands to those of the result
 _ROOT_BITS = 20  # of the fraction of inverse roots
 BLOCK = 1 << 14  # pairs that are looked up at a time
 KEPT = 32  # tables of each op that have lately been made
+A_CALL = 1 << 12  # pairs of a pair_table() that take as long as the beginning of a reference in fixed point
 
 
 def every_value(type: TensorType) -> Array:
@@ -151,27 +153,28 @@ def read_table(x: Array, table: Array) -> Array:
     return table.take(x.view(f"u{x.itemsize}"))
 
 
-def pair_table(call: Call, reference: Callable[..., Array]) -> Array:
+def pair_table(call: Call, exact: Pairwise) -> Array:
     """List the stored results of all pairs of stored values of 8 bits, by the bits of the first, then of the
-    second.
+    second. `exact` computes them.
     """
     values = every_value(call.x)
     with np.errstate(all="ignore"):
-        return reference(call, np.repeat(values, len(values)), np.tile(values, len(values))).reshape(-1)
+        return exact(np.repeat(values, len(values)), np.tile(values, len(values))).reshape(-1)
 
 
 def by_pairs(
-    reference: Callable[..., Array], weights: Weights = lambda _: None
-) -> Callable[[Call], Callable[..., Array]]:
-    """Make Quantized.prepare: a call of 8 bits makes a table as soon as it has given as many results.
+    make: Callable[[Call], Pairwise], weights: Weights = lambda _: None
+) -> Callable[[Call], Pairwise]:
+    """Make Quantized.prepare: a call of 8 bits makes a table as soon as its results have taken as long.
 
-    weights: where the op is a sum, the real factors of both operands. PairSums may take the place of the
-    table then.
+    make: what computes the results of a call without one. weights: where the op is a sum, the real factors of
+    both operands. PairSums may take the place of the table then.
     """
 
-    def prepare(call: Call) -> Callable[..., Array]:
+    def prepare(call: Call) -> Pairwise:
+        exact = make(call)
         if call.x.dtype not in EIGHT_BITS:
-            return functools.partial(reference, call)
+            return exact
         table: Array | None = None
         sums: PairSums | None = None
         left, count, shape = 2**16, call.y.size, call.y.shape
@@ -180,12 +183,12 @@ def by_pairs(
         def compute(a: Array, b: Array) -> Array:
             nonlocal table, sums, left
             if table is None:
-                left -= count
+                left -= A_CALL + count
                 if left > 0:
-                    return reference(call, a, b)
+                    return exact(a, b)
             loops = current()
             if table is None:
-                table, factors = pair_table(call, reference), weights(call)
+                table, factors = pair_table(call, exact), weights(call)
                 sums = None if factors is None else PairSums.of(call, factors, table)
             alike = a.shape == b.shape
             if sums is not None and alike:
@@ -254,7 +257,8 @@ def table_kernel(call: Call, table: Array, rest: tuple[int, Array] | None = None
 def table_facet(table: Callable[[Call], Array], dtypes: tuple[DType, ...]) -> Quantized:
     """Make the integer facet of an op that is one table for each call, for stored values of `dtypes`.
 
-    The last tables are kept: 16-bit tables take longer to make than most tensors take to look up.
+    The last tables are kept, and by whoever prepares a call its own: 16-bit tables take longer to make than
+    most tensors take to look up, and a network may have more of them.
     """
 
     @functools.lru_cache(KEPT)
@@ -265,10 +269,11 @@ def table_facet(table: Callable[[Call], Array], dtypes: tuple[DType, ...]) -> Qu
         x, y = call.x.with_shape(()), call.y.with_shape(())
         return made(call.op, call.origin, x, y, tuple(call.attrs.items()))
 
-    def reference(call: Call, x: Array) -> Any:
-        return read_table(x, results(call))
+    def prepare(call: Call) -> Callable[[Array], Array]:
+        table = functools.cache(lambda: results(call))  # which the first run makes
+        return lambda x: read_table(x, table())
 
-    return Quantized(reference, lambda call: table_kernel(call, results(call)), dtypes=dtypes)
+    return Quantized.prepared(prepare, lambda call: table_kernel(call, results(call)), dtypes=dtypes)
 
 
 def clamped_table(call: Call, name: str | None) -> Array:

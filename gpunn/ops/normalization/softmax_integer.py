@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -177,35 +176,34 @@ def _reference(call: Call, x: Array) -> Array:
 
 
 def _prepared(call: Call) -> Callable[[Array], Array]:
-    """Return the reference for many runs of a call; a single row needs fewer steps."""
+    """Return the reference for many runs of a call; rows whose sums have 31 bits need fewer steps."""
     axis, rank = call.axis(call["axis"], call.x.rank), call.x.rank
-    if call.x.size != call.x.shape[axis] or not 0 < call.x.size <= MOST:
-        return partial(_in_blocks if axis == rank - 1 else _reference, call)
+    if not 0 < call.x.shape[axis] <= MOST:
+        return partial(_reference, call)
     weights, terms = _weights(*_scales(call))
-    if call.x.size <= FEW_NUMBERS:
+    single = call.x.size == call.x.shape[axis]
+    if single and call.x.size <= FEW_NUMBERS:
         return _row_of_numbers(call, weights.tolist(), terms.tolist())
     bits, lowest = np.array(SUM_BITS), np.uint8(LIMITS[call.y.dtype][0] % 256)
     dtype = call.y.dtype.numpy
 
-    def row(x: Array) -> Array:
-        below = (x.max() - x).view(np.uint8)  # at most 255, so that the lower 8 bits are all of it
-        found = shares(weights.take(below), terms.take(below).sum(), bits, 8)
+    def rows(x: Array, axis: int) -> Array:
+        below = (x.max(axis, keepdims=True) - x).view(np.uint8)  # at most 255: the lower 8 bits are all of it
+        found = shares(weights.take(below), terms.take(below).sum(axis, keepdims=True), bits, 8)
         results = np.minimum(found, 255).astype(np.uint8)
         return (results + lowest).view(dtype)
 
-    return row
+    in_blocks = axis == rank - 1 and call.x.size > AT_ONCE
+    return partial(_in_blocks, rows) if in_blocks else partial(rows, axis=axis)
 
 
-def _in_blocks(call: Call, x: Array) -> Array:
-    """Compute the reference of rows along the last axis, of some rows at a time: what it needs is large."""
-    if x.size <= AT_ONCE:
-        return _reference(call, x)
-    result = empty(x.shape, call.y.dtype.numpy)
+def _in_blocks(compute: Callable[[Array, int], Array], x: Array) -> Array:
+    """Compute rows along the last axis, some at a time: what they need is large."""
+    result = empty(x.shape, x.dtype)
     rows, found = x.reshape(-1, x.shape[-1]), result.reshape(-1, x.shape[-1])
     step = max(1, AT_ONCE // x.shape[-1])
-    last = replace(call, attrs={**call.attrs, "axis": 1})
     for first in range(0, len(rows), step):
-        found[first : first + step] = _reference(last, rows[first : first + step])
+        found[first : first + step] = compute(rows[first : first + step], 1)
     return result
 
 

@@ -49,6 +49,7 @@ def rows(dtype: DType) -> list[Row]:
         ("MAXIMUM", [x(3, 4), z(4)], [(3, 4)], {}, 2),
         ("MAX_POOL_2D", [x(*IMAGE)], [(1, 3, 5, 4)], {**POOL, "fused_activation_function": "RELU"}, 1),
         ("MINIMUM", [x(3, 4), z(3, 4)], [(3, 4)], {}, 2),
+        ("ONE_HOT", [ints(2, 0, 5), ints(4)[0], x(), z()], [(3, 4)], {"axis": -1}, 1),
         ("PAD", [x(3, 4), ints([1, 0], [0, 2])], [(4, 6)], {}, 1),
         ("RESHAPE", [x(3, 4), ints(4, 3)], [(4, 3)], {}, 1),
         ("RESIZE_BILINEAR", [x(*IMAGE), ints(8, 12)], [(1, 8, 12, 4)], {}, 3),
@@ -81,6 +82,7 @@ def rows(dtype: DType) -> list[Row]:
 # LiteRT has no kernel of these types.
 NOT_THERE = {
     "DEPTH_TO_SPACE": (I16,),
+    "ONE_HOT": (I16,),
     "REVERSE_SEQUENCE": (I8,),
     "SCATTER_ND": (I16,),
     "SPACE_TO_DEPTH": (I16,),
