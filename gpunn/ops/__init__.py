@@ -29,6 +29,7 @@ _FAMILIES = (  # those that most models have first
     "contraction.batch_matmul",
     "indexing.gather",
     "control",
+    "elementwise.lut",
     "elementwise.slopes",
     "elementwise.several",
     "elementwise.rotary",

@@ -32,6 +32,7 @@ from gpunn.passes.silu import fuse_silu
 from gpunn.passes.sink_reshapes import sink_reshapes
 from gpunn.passes.softmax import fuse_softmax
 from gpunn.passes.stack_pieces import stack_pieces
+from gpunn.passes.tabulate import tabulate
 from gpunn.passes.unrolled_gru import fuse_unrolled_grus
 from gpunn.passes.unrolled_lstm import fuse_unrolled_lstms
 
@@ -77,6 +78,8 @@ _AFTERWARDS: tuple[Pass, ...] = (
     sink_reshapes,
     combine,
     fuse_quantize,
+    # After single functions have found their operation, before activations become a part of others.
+    tabulate,
     # Pairs that cancel have left operations that change nothing, and neighbours that repeat themselves.
     bypass_identities,
     bypass_broadcasts,

@@ -89,19 +89,31 @@ def _same(chain: Sequence[Operation], other: Sequence[Operation], stored: Operan
     if any(operation.definition is quantize for operation in other):
         rows += list(values.reshape(-1, LEFT_OVER))
     try:
-        return all(np.array_equal(_results(chain, row), _results(other, row)) for row in rows)
+        return all(np.array_equal(results(chain, stored, r), results(other, stored, r)) for r in rows)
     except ModelError:
         return False
 
 
-def _results(chain: Sequence[Operation], values: Array) -> Array:
-    """Apply elementwise operations, one after the other, to a row of values."""
-    for operation in chain:
-        inputs = tuple(_row(o, values) for o in operation.inputs if o is not None)
-        outputs = tuple(_row(o, values) for o in operation.outputs)
-        (values,) = replace(operation, inputs=inputs, outputs=outputs).evaluate([values])
-    return values
+def results(operations: Sequence[Operation], x: Operand, row: Array) -> Array:
+    """Compute for a row of values of x what the last of several elementwise operations makes of it.
+
+    Their other operands are constants of one element.
+    """
+    found, last = {x: row}, row
+    for operation in operations:
+        given = [o for o in operation.inputs if o is not None]
+        inputs = tuple(_like(o, row) if o in found else _scalar(o) for o in given)
+        outputs = tuple(_like(o, row) for o in operation.outputs)
+        values = [found.get(o, scalar.value) for o, scalar in zip(given, inputs, strict=True)]
+        (last,) = replace(operation, inputs=inputs, outputs=outputs).evaluate(values)
+        found[operation.outputs[0]] = last
+    return last
 
 
-def _row(operand: Operand, values: Array) -> Operand:
-    return replace(operand, type=operand.type.with_shape(values.shape))
+def _like(operand: Operand, row: Array) -> Operand:
+    return replace(operand, type=operand.type.with_shape(row.shape))
+
+
+def _scalar(operand: Operand) -> Operand:
+    assert operand.value is not None
+    return replace(operand, type=operand.type.with_shape(()), value=operand.value.reshape(()))

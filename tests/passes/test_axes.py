@@ -27,6 +27,7 @@ SHAPES: dict[str, list[tuple[list[Any], dict[str, Any]]]] = {
     "bucketize": [([(2, 3, 4)], {"boundaries": (-0.5, 0.0, 1.0)})],
     "quantize": [([(2, 3, 4)], {"dtype": "int8", "scale": 0.02})],
     "dequantize": [([TensorType(DType.FLOAT16, (2, 3, 4))], {})],
+    "lut": [([TensorType(DType.UINT8, (2, 3, 4))], {"table": tuple(reversed(range(256)))})],
     "prelu": [([(2, 3, 4), (3, 1)], {})],
     "concat": [([(2, 3, 4), (2, 1, 4)], {"axis": -2}), ([(2, 1, 1, 3)] * 3, {"axis": 1})],
     "split": [([(2, 5, 3)], {"sizes": (1, 4), "axis": 1}), ([(4, 1, 3)], {"sizes": (1, 3), "axis": -3})],

@@ -35,7 +35,7 @@ WITHOUT: dict[str, tuple[str, ...]] = {
         ),
         *("reduce_any", "reduce_all", "arg_max", "arg_min", "arg_max_pool2d", "bucketize", "bitcast"),
         *("one_hot", "range", "broadcast_args", "where", "unique", "hashtable_lookup", "lsh_projection"),
-        *("quantize", "dequantize", "skip_gram"),
+        *("quantize", "dequantize", "lut", "skip_gram"),
     ),
     SECOND: (
         *("relu_gradient", "relu01_gradient", "relu1_gradient", "relu6_gradient", "logistic_gradient"),
