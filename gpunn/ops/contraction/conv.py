@@ -12,6 +12,7 @@ from gpunn.kernel import Candidate, Kernel, Read, Unsupported, fits_i32
 from gpunn.ops.accuracy import Accuracy, filter_terms, sums
 from gpunn.ops.algebra import Algebra, Border
 from gpunn.ops.call import Call
+from gpunn.ops.check import expect_bool
 from gpunn.ops.contraction import depthwise_kernel, gradients
 from gpunn.ops.contraction.between_channels import as_dense, as_depthwise
 from gpunn.ops.contraction.blocks import Sums, Terms
@@ -254,6 +255,7 @@ def _infer_depthwise(call: Call) -> TensorType:
         call.fail(f"filter has {channels} channels, which is no multiple of the input's {x.shape[3]}")
     _check_bias(call, channels)
     check_types(call, 3)
+    expect_bool(call, "halves_away")
     return x.with_shape((x.shape[0], *_window(call).out, channels))
 
 
@@ -261,7 +263,12 @@ def _depthwise_kernels(call: Call) -> Iterator[Candidate]:
     return depthwise_kernel.real_kernels(call, _window(call))
 
 
-_DEPTHWISE_ROUNDING = Rounding(lambda call: eights(call) if call.x.dtype is DType.INT8 else 0)
+def _upwards_by_channel(call: Call) -> int:
+    """Return Rounding.upwards of depthwise convolutions."""
+    return eights(call) if call.x.dtype is DType.INT8 and not call["halves_away"] else 0
+
+
+_DEPTHWISE_ROUNDING = Rounding(_upwards_by_channel)
 
 
 def _bind_depthwise(call: Call, filter: Array, bias: Array | None = None) -> Callable[[Array], Array]:
@@ -311,11 +318,13 @@ def depthwise_conv2d(
     stride: Pair = (1, 1),
     dilation: Pair = (1, 1),
     padding: Padding = "valid",
+    halves_away: bool = False,
 ) -> Array:
     """Convolve every channel with filters of its own.
 
     x [N, H, W, C]; filter [1, KH, KW, C * multiplier], where output channel c * multiplier + m belongs to
-    input channel c; bias [C * multiplier]; result [N, OH, OW, C * multiplier]. Attributes as in conv2d.
+    input channel c; bias [C * multiplier]; result [N, OH, OW, C * multiplier]. stride, dilation, padding: as
+    in conv2d. halves_away: quantised sums of int8 round halves away from zero as a conv2d with groups does.
     NeuralNetworks.h, ANEURALNETWORKS_DEPTHWISE_CONV_2D; TFLite schema, DepthwiseConv2DOptions.
     """
     window = resolve(_spatial(x), (filter.shape[1], filter.shape[2]), stride, dilation, padding)

@@ -45,7 +45,8 @@ _CELLS_AT_ONCE = 9
 
 def _depthwise(call: Call) -> Call:
     """Return the depthwise convolution of a call."""
-    attrs = {**{name: call[name] for name in _WINDOW}, "activation": call["between"]}
+    placed = {name: call[name] for name in _WINDOW}
+    attrs = {**depthwise_conv2d.attributes, **placed, "activation": call["between"]}
     inputs = (call.x, call.input(1), call.inputs[3] if call.has(3) else None)
     return _with_result(replace(call, op=depthwise_conv2d.name, inputs=inputs, attrs=attrs), depthwise_conv2d)
 

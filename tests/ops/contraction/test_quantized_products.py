@@ -34,6 +34,8 @@ CONVOLUTIONS = [
     ("depthwise_conv2d", (2, 9, 11, 8), (1, 3, 3, 8), "depthwise_"),
     ("depthwise_conv2d", (1, 8, 7, 5), (1, 2, 3, 5), "depthwise_"),
     ("depthwise_conv2d", (1, 7, 9, 4), (1, 3, 2, 12), "depthwise_"),
+    ("conv2d", (2, 9, 11, 8), (8, 3, 3, 1), "depthwise_"),  # a group for each channel
+    ("conv2d", (1, 7, 9, 4), (12, 3, 2, 1), "depthwise_"),
 ]
 
 
@@ -100,6 +102,23 @@ def test_zero_points_at_the_ends_of_the_range(gpu: str, kind: str, seed: int) ->
     for op, shape, filter, _ in (CONVOLUTIONS[0], CONVOLUTIONS[2], CONVOLUTIONS[5], CONVOLUTIONS[6]):
         case = Case(op, kind, shape, filter, seed=seed, spread=20, extreme=True)
         case.check(gpu, {"padding": "same"})
+
+
+@pytest.mark.parametrize(
+    ("op", "shape", "upwards"),
+    [("conv2d", (16, 1, 1, 1), False), ("depthwise_conv2d", (1, 1, 1, 16), True)],
+)
+def test_halves_of_filters_for_each_channel(
+    op: str, shape: tuple[int, ...], upwards: bool, backend: str
+) -> None:
+    """Convolutions with groups round them away from zero, also as depthwise ones, which round upwards."""
+    types = [quantized(I8, (1, 3, 5, 16), 0.5), quantized(I8, shape, 0.5)]
+    x = np.resize(np.arange(-18, 20, 2), (1, 3, 5, 16)).astype(np.int8)
+    values = [x, np.ones(shape, np.int8)]
+    (got,) = check_integer(op, values, types, {}, Quantization((1.0,), (0,)), backend=backend, constants=(1,))
+    half = x.astype(float) / 4
+    away = np.copysign(np.floor(np.abs(half) + 0.5), half)
+    np.testing.assert_array_equal(got, np.floor(half + 0.5) if upwards else away)
 
 
 @pytest.mark.parametrize(("op", "filter"), [("conv2d", (8, 3, 3, 4)), ("depthwise_conv2d", (1, 3, 3, 4))])
