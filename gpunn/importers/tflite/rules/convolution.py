@@ -9,6 +9,7 @@ import tflite as schema
 
 from gpunn.importers.common.answers import Step
 from gpunn.importers.tflite.node import Node, Options
+from gpunn.importers.tflite.rules.biases import with_bias
 
 PADDINGS = {schema.Padding.SAME: "same", schema.Padding.VALID: "valid"}
 
@@ -51,14 +52,16 @@ def depthwise_conv(node: Node) -> Step:
 
 def transpose_conv(node: Node) -> Step:
     """Translate TRANSPOSE_CONV to a constant shape (the first input); the bias (version 3) is the last."""
-    attrs = _window(node.options("TransposeConvOptions"))
+    options = node.options("TransposeConvOptions")
+    attrs = _window(options)
     filter, x = node.operand(1), node.operand(2)
     batch, *size, channels = node.ints(0, "extents", 4)
     if (batch, channels) != (x.type.shape[:1] + filter.type.shape[:1]):
         node.corrupt(
             f"an output of {batch} images x {channels} channels does not fit {x.type}, {filter.type}"
         )
-    return Step("transpose_conv2d", (x, filter, *node.inputs[3:]), {"size": tuple(size), **attrs})
+    bias = with_bias(options, x, filter, node.inputs[3:])
+    return Step("transpose_conv2d", (x, filter, *bias), {"size": tuple(size), **attrs})
 
 
 def conv3d(node: Node) -> Step:

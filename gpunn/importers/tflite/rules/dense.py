@@ -13,6 +13,7 @@ from gpunn.graph.operation import Operand
 from gpunn.importers.common.answers import Result, Step, StepList, Steps
 from gpunn.importers.common.node import RefusedError
 from gpunn.importers.tflite.node import Node
+from gpunn.importers.tflite.rules.biases import with_bias
 from gpunn.importers.tflite.rules.blocks import block_reals
 from gpunn.types import DType, Quantization, TensorType
 
@@ -31,7 +32,10 @@ def fully_connected(node: Node) -> Step | Steps:
     attrs = {"keep_dims": keep, **activation}
     format, formats = options.get("WeightsFormat"), schema.FullyConnectedOptionsWeightsFormat
     if format == formats.DEFAULT:
-        return _of_blocks(node, attrs) if 1 in node.blocks else Step("fully_connected", node.inputs, attrs)
+        if 1 in node.blocks:
+            return _of_blocks(node, attrs)
+        x, filter = node.operand(0), node.operand(1)
+        return Step("fully_connected", (x, filter, *with_bias(options, x, filter, node.inputs[2:])), attrs)
     if format != formats.SHUFFLED4x16INT8:
         node.corrupt(f"there is no weights format number {format}")
     x, filter = node.operand(0), node.operand(1)
