@@ -43,6 +43,8 @@ class Declared:
             name = self.names[k] if k < len(self.names) else f"{call.op}_{number}:{k}"
             open = self.open[k] if k < len(self.open) else None
             type = bounded(name, type)
+            if open is not None and not open.admits(type.shape):
+                open = None  # what a file declares may contradict its operations
             made.append(Operand(name, type, Lifetime.TEMPORARY, open=open, hybrid=self.hybrid))
         return tuple(made)
 

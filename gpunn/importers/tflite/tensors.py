@@ -15,7 +15,7 @@ from gpunn.importers.tflite.result_types import DERIVED
 from gpunn.importers.tflite.state_rows import rows_of_state
 from gpunn.importers.tflite.subgraph import FileGraph, FileOperator, FileTensor
 from gpunn.importers.tflite.target import Target
-from gpunn.importers.tflite.types import expect_shape, expect_type
+from gpunn.importers.tflite.types import expect_type, wrong_shape
 from gpunn.types import OpenShape
 
 
@@ -138,7 +138,11 @@ class Tensors:
             tensor = self.graph.tensors[index]
             if operator.code in DERIVED:
                 tensor = self._derived(origin, tensor, operand)
-            self.expect_type(origin, f"output {tensor.name}", tensor, operand)
+            what = f"output {tensor.name}"
+            self._expect_element_type(origin, what, tensor, operand)
+            wrong = self._wrong_shape(tensor, operand)
+            if wrong:
+                self.file.warn(f"{operator}: {what} {wrong}; it has that, as in LiteRT")
             self.set(index, operand)
 
     def _derived(self, origin: str, tensor: FileTensor, operand: Operand) -> FileTensor:
@@ -152,6 +156,12 @@ class Tensors:
 
     def expect_type(self, origin: str, what: str, tensor: FileTensor, operand: Operand) -> None:
         """Raise FormatError unless the file's type of `what` is the one that follows from the inputs."""
+        self._expect_element_type(origin, what, tensor, operand)
+        wrong = self._wrong_shape(tensor, operand)
+        if wrong:
+            raise FormatError(f"{origin}: {what} {wrong}")
+
+    def _expect_element_type(self, origin: str, what: str, tensor: FileTensor, operand: Operand) -> None:
         if tensor.is_handle and operand in self.context.resources:
             return
         if tensor.is_handle:
@@ -159,8 +169,10 @@ class Tensors:
         if operand in self.context.resources:
             raise FormatError(f"{origin}: {what} is {tensor.type_name}, expected RESOURCE")
         expect_type(origin, what, tensor, operand)
-        if self.context.as_stored and not self.model.waits(operand):
-            expect_shape(origin, what, tensor, operand)
+
+    def _wrong_shape(self, tensor: FileTensor, operand: Operand) -> str:
+        known = self.context.as_stored and not self.model.waits(operand)
+        return wrong_shape(tensor, operand) if known and not tensor.is_handle else ""
 
     def stand_in(self, operator: FileOperator) -> None:
         """Make operands for the results of a refused operator, so that the search can go on."""

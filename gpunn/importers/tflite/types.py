@@ -39,14 +39,12 @@ def expect_type(origin: str, what: str, tensor: FileTensor, operand: Operand) ->
         )
 
 
-def expect_shape(origin: str, what: str, tensor: FileTensor, operand: Operand) -> None:
-    """Raise FormatError unless the file's shape of `what` is the one that follows from the inputs."""
+def wrong_shape(tensor: FileTensor, operand: Operand) -> str:
+    """Say that the file's shape is not the one that follows from the inputs; empty if it is."""
     expected = operand.type.shape
-    if not tensor.open.admits(expected):
-        raise FormatError(
-            f"{origin}: {what} has shape {list(tensor.stored)} in the file, "
-            f"expected {list(expected)} from the inputs"
-        )
+    if tensor.open.admits(expected):
+        return ""
+    return f"has shape {list(tensor.stored)} in the file, expected {list(expected)} from the inputs"
 
 
 def expect_reals(code: str, op: str | Op, inputs: Sequence[Operand | None]) -> None:

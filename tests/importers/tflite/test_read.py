@@ -201,10 +201,6 @@ def _outputs_of_operator() -> bytes:
     return graph.build([y])
 
 
-def _wrong_output_shape() -> bytes:
-    return single_op("RELU", [ROW], [float32(1, 5)])
-
-
 def _wrong_output_type() -> bytes:
     return single_op("RELU", [ROW], [TensorType(DType.INT32, (1, 4))])
 
@@ -231,10 +227,6 @@ WRONG: dict[str, tuple[Callable[[], bytes], str]] = {
     "tensor index": (_index_of_tensor, "an output of the model is tensor 8, there are 2"),
     "input index": (_index_of_input, "an input of operation 0, RELU is tensor -2, there are 2"),
     "operator's outputs": (_outputs_of_operator, "operation 0, RELU: expected 1 outputs, got 2"),
-    "output shape": (
-        _wrong_output_shape,
-        r"has shape \[1, 5\] in the file, expected \[1, 4\] from the inputs",
-    ),
     "output type": (_wrong_output_type, "output t1 is INT32, expected FLOAT32"),
     "buffer size": (_short_buffer, "takes 16 bytes, got 12"),
     "rank": (_rank, "expected up to 8 extents"),
