@@ -128,8 +128,9 @@ def test_every_truncation(sample: bytes) -> None:
         survives(sample[:length])
 
 
-def test_every_byte_set_to_its_maximum() -> None:
-    for position in range(len(SAMPLE)):
+def test_bytes_set_to_their_maximum() -> None:
+    """Every third one: some of each place in a word."""
+    for position in range(0, len(SAMPLE), 3):
         changed = bytearray(SAMPLE)
         changed[position] = 0xFF
         survives(bytes(changed))

@@ -21,7 +21,7 @@ from gpunn.ops.accuracy import ATOL, EPS, GENERAL
 from gpunn.ops.contraction import separable_rows
 from gpunn.ops.contraction.separable import separable_conv2d
 from gpunn.ops.kernels.window import along
-from gpunn.ops.kernels.workgroup_tile import WorkgroupTile
+from gpunn.ops.kernels.workgroup_tile import LARGE_TILE, SLICED_TILE, WorkgroupTile
 from gpunn.types import Array, float32
 from tests.ops.harness import limit_device, random, type_of
 
@@ -142,8 +142,9 @@ def test_both_convolutions(case: Any, hardware: str) -> None:
 
 
 @pytest.mark.usefixtures("in_tiles")
+@pytest.mark.parametrize("tile", [SLICED_TILE, LARGE_TILE], indirect=True, ids=lambda tile: str(tile.side))
 @pytest.mark.parametrize("case", CASES, ids=described)
-def test_tiles_of_each_size(case: Any, hardware_gpu: str, tile: WorkgroupTile) -> None:
+def test_other_tiles(case: Any, hardware_gpu: str, tile: WorkgroupTile) -> None:
     check_both(*case, hardware_gpu)
 
 

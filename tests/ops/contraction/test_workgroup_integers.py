@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from gpunn.backends.webgpu.lower import candidates
 from gpunn.ops.kernels.workgroup_tile import WorkgroupTile
+from tests.ops.contraction.conftest import TILES
 from tests.ops.contraction.quantized_product import ATTRS, DTYPES, Case
 from tests.ops.contraction.test_workgroup_product import GPU, described_tile
 from tests.ops.harness import take_body
@@ -25,17 +27,22 @@ SHAPES: tuple[tuple[str, Any, Any], ...] = (
     ("conv2d", (2, 10, 9, 16), (9, 3, 2, 16)),
     ("conv2d", (1, 12, 12, 4), (6, 2, 3, 4)),
 )
+# Each shape with each dtype and with each tile, and each dtype with each tile.
+DRAWN = [
+    (*shape, kind, tile)
+    for (s, shape), (k, kind), (t, tile) in product(*map(enumerate, (SHAPES, DTYPES, TILES.values())))
+    if (s + k + t) % len(TILES) == 0
+]
 
 
-@pytest.mark.parametrize("kind", DTYPES)
-@pytest.mark.parametrize(("op", "x", "filter"), SHAPES)
+@pytest.mark.parametrize(("op", "x", "filter", "kind", "tile"), DRAWN, indirect=["tile"])
 def test_products_of_words(
     op: str,
     x: Any,
     filter: Any,
     kind: str,
-    hardware_gpu: str,
     tile: WorkgroupTile,
+    hardware_gpu: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     take_body(monkeypatch, BODY)

@@ -43,7 +43,7 @@ SHAPES = (  # of the first and the second operand: dense, per channel, one eleme
 @pytest.mark.parametrize("op", BINARY)
 def test_binary(op: str, dtype: DType, seed: int, backend: str) -> None:
     draw = Draw(seed, dtype)
-    for shapes in SHAPES:
+    for shapes in SHAPES[seed % 2 :: 2]:
         types = [draw.type(*shape) for shape in shapes]
         y = draw.type(*shapes[0], low=0.02)
         values = [draw.values(t) for t in types]
@@ -108,7 +108,7 @@ def pair(seed: int, dtype: DType, *shapes: tuple[int, ...]) -> list[TensorType]:
 @every_width
 @pytest.mark.parametrize("op", COMPARISONS)
 def test_comparisons(op: str, dtype: DType, seed: int, backend: str) -> None:
-    for shapes in SHAPES:
+    for shapes in SHAPES[seed % 2 :: 2]:
         types = pair(seed, dtype, *shapes)
         values = [stored(seed + k, t) for k, t in enumerate(types)]
         (got,) = check_integer(op, values, types, backend=backend)
