@@ -173,7 +173,10 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
     ),
     "gpunn/passes/stack_pieces.py": ("what it finds and writes", {"reshape", "split", "transpose"}),
     "gpunn/passes/sink_reshapes.py": ("what changes places", {"pad", "reshape"}),
-    "gpunn/passes/silu.py": ("what it finds and writes", {"logistic", "mul", "silu"}),
+    "gpunn/passes/swish.py": (
+        "what it finds and writes",
+        {"logistic", "silu", "hard_swish", "div", "relu01", "relu6", "select", "less", "zeros_like"},
+    ),
     "gpunn/passes/tabulate.py": ("what it writes, and what it leaves", {"lut", "quantize"}),
     "gpunn/passes/requantize.py": ("what it removes and writes", {"dequantize", "quantize", "reshape"}),
 }

@@ -28,10 +28,10 @@ from gpunn.passes.rewrite import everywhere
 from gpunn.passes.rotary import fuse_rotary_embeddings
 from gpunn.passes.scale import fold_channels
 from gpunn.passes.scale_pieces import fold_factors
-from gpunn.passes.silu import fuse_silu
 from gpunn.passes.sink_reshapes import sink_reshapes
 from gpunn.passes.softmax import fuse_softmax
 from gpunn.passes.stack_pieces import stack_pieces
+from gpunn.passes.swish import fuse_swish
 from gpunn.passes.tabulate import tabulate
 from gpunn.passes.unrolled_gru import fuse_unrolled_grus
 from gpunn.passes.unrolled_lstm import fuse_unrolled_lstms
@@ -59,7 +59,7 @@ _AFTERWARDS: tuple[Pass, ...] = (
     prune_unread,
     # Before the transposes: the fewer operations, the sooner these are removed.
     fuse_clamps,
-    fuse_silu,
+    fuse_swish,
     # Before the transposes are removed: layers between two of them need none.
     multiply_from_left,
     # Before the fusions: transposes keep apart neighbours that fit together.

@@ -19,6 +19,7 @@ from gpunn.ops.elementwise import gradients
 from gpunn.ops.elementwise.binary_integer import INTEGER, Combine, sum_weights
 from gpunn.ops.elementwise.binary_kernel import pairwise
 from gpunn.ops.elementwise.unary import activation_function, apply_activation
+from gpunn.ops.expansion import Expand
 from gpunn.ops.fixed_point.affine import through_reals
 from gpunn.ops.fixed_point.tables import Pairwise, by_pairs, pair_table
 from gpunn.ops.memory import LEAST_BYTES, empty
@@ -36,7 +37,7 @@ class Binary(NamedTuple):
     `integers` behind i64_, `uint8` that for uint8, `complex64` that for complex numbers. `reals`: what
     computes the same of float32 in numpy, into memory that is there, where the meaning is that. `compares`:
     the result is bool. `libraries`: what the expressions call (for int64 int64_division stands for division).
-    `signs`: see Pointwise; `affine`, `clamp`: see Algebra; `accuracy`: see Op.
+    `signs`: see Pointwise; `affine`, `clamp`: see Algebra; `accuracy`, `expand`: see Op.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Binary(NamedTuple):
     affine: Affine | None = None
     clamp: Callable[[float | None], Clamp | None] | None = None
     accuracy: Accuracy = PROMISE
+    expand: Expand | None = None
 
     def expression_for(self, dtype: DType) -> str:
         """Return the expression for operands of a dtype."""
@@ -198,4 +200,5 @@ def declare(line: Binary) -> Op:
         accuracy=line.accuracy,
         prepare=_prepare(line),
         gradient=gradients.binary(line.name),
+        expand=line.expand,
     )(_by_rows(line.meaning))

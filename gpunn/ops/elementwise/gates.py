@@ -57,13 +57,14 @@ def write_silu(x: Array, out: Array) -> None:
 
 
 def hard_swish(x: Array) -> Array:
-    """Compute x times (x + 3) / 6 between 0 and 1. TFLite schema, HARD_SWISH."""
+    """Compute x times (x + 3) / 6 between 0 and 1; 0 if x is -inf. TFLite schema, HARD_SWISH."""
     return by_blocks(write_hard_swish, x)
 
 
 def write_hard_swish(x: Array, out: Array) -> None:
     """Write hard_swish(x)."""
-    gate = np.add(x, 3)
-    np.clip(gate, 0, 6, out=gate)
+    above = np.maximum(x, x.dtype.type(-3))  # so that -inf becomes no NaN
+    gate = np.minimum(above, x.dtype.type(3))
+    np.add(gate, 3, out=gate)
     np.divide(gate, 6, out=gate)
-    np.multiply(x, gate, out=out)
+    np.multiply(above, gate, out=out)

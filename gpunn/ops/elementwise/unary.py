@@ -185,7 +185,7 @@ TABLE = (
     Unary(
         "hard_swish",
         gates.hard_swish,
-        "x * (clamp(x + 3.0, 0.0, 6.0) / 6.0)",
+        "select(x, T(-3), x < T(-3)) * (clamp(x + T(3), T(0), T(6)) / T(6))",
         (-10, 10),
         fused=Fused(1.5, write=gates.write_hard_swish),
         table=hard_swish_table,

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gpunn.kernel import Kernel, Read, vec_width
-from gpunn.ops.algebra import Algebra
+from gpunn.kernel import Kernel, Read, Unsupported, vec_width
+from gpunn.ops.algebra import Algebra, same_shape
 from gpunn.ops.axes import Axes, aligned_right, alike
 from gpunn.ops.call import Call, broadcast_shapes
 from gpunn.ops.check import expect_ints, expect_pairs
@@ -40,9 +40,17 @@ def _tile_kernel(call: Call) -> Kernel:
     return strided_copy(Read("x", 0), sizes, walk, dense(sizes), reason="in the result's order")
 
 
+def _expand_tile(call: Call, to: Expansion, x: Tensor) -> Tensor:
+    """Write copies along dimensions of 1 as a broadcast, which readers can do themselves."""
+    if any(n != 1 and m != 1 for n, m in zip(call.x.shape, call["multiples"], strict=True)):
+        raise Unsupported("copies along dimensions of 1 are broadcasts")
+    return to.add("broadcast_to", x, shape=call.y.shape)
+
+
 @op(
     _infer_tile,
     _tile_kernel,
+    expand=_expand_tile,
     raw=True,
     strings=True,
     algebra=Algebra(axes=Axes(space=alike, each={"multiples": 1})),
@@ -74,7 +82,7 @@ def _broadcast_kernel(call: Call) -> Kernel:
     _broadcast_kernel,
     raw=True,
     strings=True,
-    algebra=Algebra(axes=Axes(space=aligned_right, shape="shape", broadcast=True)),
+    algebra=Algebra(identity=same_shape, axes=Axes(space=aligned_right, shape="shape", broadcast=True)),
     gradient=gradients.BROADCAST,
 )
 def broadcast_to(x: Array, *, shape: Sequence[int]) -> Array:

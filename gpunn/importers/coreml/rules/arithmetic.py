@@ -71,8 +71,8 @@ def _prelu(node: Node, params: Message, x: Value) -> Value:
 
 
 def _thresholded(node: Node, params: Message, x: Value) -> Value:
-    passes = node.add("greater_equal", x, node.scalar(params.alpha))
-    return node.add("select", passes, x, node.add("zeros_like", x))
+    below = node.add("less", x, node.scalar(params.alpha))
+    return node.add("select", below, node.add("zeros_like", x), x)
 
 
 def _elu(node: Node, params: Message, x: Value) -> Value:
