@@ -162,7 +162,17 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
         {"logical_and", "while_loop"},
     ),
     "gpunn/passes/merge_layers.py": ("what it merges, and divides again", {"fully_connected", "split"}),
-    "gpunn/passes/prune.py": ("what readers may do themselves", {"broadcast_to"}),
+    "gpunn/passes/prune.py": (
+        "what readers may do themselves, and what takes parts of what is joined",
+        {"broadcast_to", "concat", "strided_slice"},
+    ),
+    "gpunn/passes/gru_loops.py": (
+        "what it finds and writes",
+        {
+            *("while_loop", "scatter_slices", "gather", "fully_connected", "add_n", "mul_n"),
+            *("concat", "reshape", "strided_slice", "gru_reset_after"),
+        },
+    ),
     "gpunn/passes/rejoin.py": (
         "gives it a tensor instead of pieces or parts, or is a roll",
         {"concat", "roll"},

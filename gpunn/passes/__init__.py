@@ -15,13 +15,14 @@ from gpunn.passes.dilate import fuse_dilation
 from gpunn.passes.expand import expand, rewrite
 from gpunn.passes.fold import fold_aliases, fold_constants
 from gpunn.passes.fuse import fuse_activation, fuse_pad
+from gpunn.passes.gru_loops import fuse_gru_loops
 from gpunn.passes.layer_norm import fuse_layer_norms
 from gpunn.passes.layout import arrange
 from gpunn.passes.left_product import multiply_from_left
 from gpunn.passes.loops import close_bodies, settle_loops
 from gpunn.passes.merge_layers import merge_layers
 from gpunn.passes.phases import join_phases
-from gpunn.passes.prune import bypass_broadcasts, bypass_identities, prune_unread
+from gpunn.passes.prune import bypass_broadcasts, bypass_concats, bypass_identities, prune_unread
 from gpunn.passes.rejoin import rejoin
 from gpunn.passes.requantize import fuse_quantize, sink_dequantize
 from gpunn.passes.rewrite import everywhere
@@ -53,6 +54,7 @@ _AFTERWARDS: tuple[Pass, ...] = (
     join_phases,
     # Before the removals: it leaves pieces without readers, and concatenations of one tensor.
     rejoin,
+    bypass_concats,
     # Before the fusions: an operation that changes nothing keeps apart neighbours that fit together.
     bypass_identities,
     # Before the fusions: a reader that is itself unread makes its input look shared.
@@ -96,6 +98,8 @@ _AFTERWARDS: tuple[Pass, ...] = (
 PIPELINE: tuple[Pass, ...] = (
     # First: the other passes go into graphs whose types are known.
     close_bodies,
+    # Then, while bodies are what a converter has written: a loop over steps that is one operation is none.
+    fuse_gru_loops,
     # Then: the other passes and the backends see only what is left.
     everywhere(expand),
     # Before the fusions, which ask for constants: what is computed from constants becomes constant. Bodies

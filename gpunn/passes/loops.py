@@ -71,21 +71,21 @@ def settle_loops(model: Graph) -> Graph:
     read = {i for o in model.operations for i in o.inputs if i is not None} | model.results
     found: list[Operation] = []
     for operation in model.operations:
-        if operation.definition is not while_loop or not _is_plain(operation):
+        if operation.definition is not while_loop or not is_plain(operation):
             found.append(operation)
             continue
-        hoisted, loop = _hoisted(_trusting(_counted(operation)))
+        hoisted, loop = _hoisted(_trusting(counted(operation)))
         found += (*hoisted, _without_unread_state(loop, read))
     return prune_unread(model.with_operations(found))
 
 
-def _is_plain(loop: Operation) -> bool:
+def is_plain(loop: Operation) -> bool:
     """Tell whether what a loop runs is known, and without state of its own."""
     bodies = [b for b in (loop.attrs["condition"], loop.attrs["body"]) if b is not None]
     return all(isinstance(b, Graph) and not b.pending and not b.variables for b in bodies)
 
 
-def _counted(loop: Operation) -> Operation:
+def counted(loop: Operation) -> Operation:
     """Return a loop with the number of its rounds instead of the condition, if it follows from constants."""
     condition: Graph | None = loop.attrs["condition"]
     rounds = None if condition is None else _rounds(loop, condition.outputs[0])
@@ -154,20 +154,33 @@ def _trusting(loop: Operation) -> Operation:
 
 def _holds(loop: Operation, operation: Operation, rounds: int) -> bool:
     """Tell whether the guards of an operation in a loop's body hold for what constants make of its inputs."""
-    body: Graph = loop.attrs["body"]
     guards = [(guard, operand) for guard, operand in operation.guarded if operand.value is None]
-    operands = [operand for _, operand in guards]
+    found = values_in_rounds(loop, [operand for _, operand in guards], rounds)
+    try:
+        for values in found or ():
+            for (guard, _), value in zip(guards, values, strict=True):
+                guard.check(operation.call(), value)
+    except ModelError:  # which is raised where it runs
+        return False
+    return found is not None
+
+
+def values_in_rounds(
+    loop: Operation, operands: Sequence[Operand], rounds: int
+) -> list[Sequence[Array]] | None:
+    """Return what operands of a loop's body come to in each of so many rounds.
+
+    None if that does not follow from constants by little arithmetic.
+    """
+    body: Graph = loop.attrs["body"]
     states = _states(loop, operands, _closure(body, _reached(body, operands)))
     if states is None:
-        return False
+        return None
     with np.errstate(all="ignore"):
         try:
-            for _, values in itertools.islice(states, rounds):
-                for (guard, _), value in zip(guards, values, strict=True):
-                    guard.check(operation.call(), value)
-        except ModelError:  # which is raised where it runs
-            return False
-    return True
+            return [values for _, values in itertools.islice(states, rounds)]
+        except ModelError:  # of a guard, which the run raises
+            return None
 
 
 def _states(

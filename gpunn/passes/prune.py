@@ -9,7 +9,9 @@ import numpy as np
 
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Lifetime, Operand, Operation
+from gpunn.ops.movement.basic import concat
 from gpunn.ops.movement.repeat import broadcast_to
+from gpunn.ops.movement.strided_slice import selection, strided_slice
 from gpunn.passes.rewrite import replace_inputs, replace_outputs
 
 
@@ -71,6 +73,39 @@ def bypass_broadcasts(model: Graph) -> Graph:
         return model
     operations = [_broadcasting(operation, sources) for operation in model.operations]
     return model if operations == model.operations else prune_unread(model.with_operations(operations))
+
+
+def bypass_concats(model: Graph) -> Graph:
+    """Let slices of a concatenation read the operand that has all that they take."""
+    joined: dict[Operand | None, Operation] = {
+        o.outputs[0]: o for o in model.operations if o.definition is concat and o.activation is None
+    }
+    if not joined:
+        return model
+    operations = [
+        _slicing_part(o, joined.get(o.inputs[0])) if o.definition is strided_slice else o
+        for o in model.operations
+    ]
+    return model if operations == model.operations else prune_unread(model.with_operations(operations))
+
+
+def _slicing_part(taken: Operation, joined: Operation | None) -> Operation:
+    """Return a slice of the operand of a concatenation that has all it takes; itself if there is none."""
+    if joined is None:
+        return taken
+    whole = joined.outputs[0].type
+    axis, first = joined.call().axis(joined.attrs["axis"], whole.rank), 0
+    places = selection(taken.call())[axis]
+    for part in joined.inputs if places else ():
+        assert part is not None
+        count, same = part.type.shape[axis], part.type == whole.with_shape(part.type.shape)
+        if same and first <= min(places) <= max(places) < first + count:
+            end = places[-1] - first + (1 if places.step > 0 else -1)
+            ends = {"begin": places[0] - first, "end": end if end >= 0 else None}
+            attrs = {k: (*taken.attrs[k][:axis], v, *taken.attrs[k][axis + 1 :]) for k, v in ends.items()}
+            return replace(taken, inputs=(part,), attrs={**taken.attrs, **attrs})
+        first += count
+    return taken
 
 
 def _broadcasting(operation: Operation, sources: Mapping[Operand, Operand | None]) -> Operation:

@@ -15,6 +15,7 @@ from gpunn.ops.op import Op, op
 from gpunn.passes import optimise
 from gpunn.passes.expand import expand
 from gpunn.types import Array, DType, TensorType, float32
+from tests.passes.same import ops, same
 
 
 def _halves(call: Call) -> tuple[TensorType, ...]:
@@ -118,3 +119,33 @@ def test_an_expansion_must_compute_its_results() -> None:
 
     with pytest.raises(AssertionError, match="nothing"):
         expand(model_of(nothing, 2))
+
+
+@pytest.mark.parametrize(
+    ("exponent", "dtype", "found"),
+    [
+        (np.array(2), np.float32, ["square"]),
+        (np.array([[2]]), np.float32, ["square"]),
+        (np.array(2), np.int32, ["pow"]),
+        (np.array(3), np.float32, ["pow"]),
+        (np.array([2, 2, 2]), np.float32, ["pow"]),
+        (np.array([[[2]]]), np.float32, ["pow"]),  # the result has another rank
+    ],
+)
+def test_powers_of_real_numbers_with_exponent_2_are_squares(
+    exponent: Array, dtype: Any, found: list[str]
+) -> None:
+    model = Model()
+    x = model.input("x", TensorType(DType.of(np.dtype(dtype)), (2, 3)))
+    model.output(*model.add("pow", [x, model.constant("e", exponent.astype(dtype))]))
+    assert ops(same(model, expand)) == found
+
+
+@pytest.mark.parametrize(
+    ("shape", "multiples", "found"),
+    [((1, 3), (4, 1), "broadcast_to"), ((2, 3), (2, 1), "tile"), ((1, 1), (0, 5), "broadcast_to")],
+)
+def test_copies_along_dimensions_of_1_are_broadcasts(shape: Any, multiples: Any, found: str) -> None:
+    model = Model()
+    model.output(*model.add("tile", [model.input("x", float32(*shape))], {"multiples": multiples}))
+    assert ops(same(model, expand)) == [found]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpunn.model import Model
-from gpunn.passes.prune import bypass_broadcasts, bypass_identities, prune_unread
+from gpunn.passes.prune import bypass_broadcasts, bypass_concats, bypass_identities, prune_unread
 from gpunn.types import DType, Quantization, TensorType, float32
 from tests.passes.same import ops, same
 
@@ -159,3 +159,67 @@ def test_what_is_repeated_for_others_stays() -> None:
     assert ops(found).count("broadcast_to") == 3
     (product,) = (o for o in found.operations if o.op == "mul")
     assert product.inputs == (x, y)
+
+
+def _slice_of_joined(
+    begin: Any, end: Any, strides: Any = (1, 1), shrink: Any = (), scale: float = 0.5
+) -> Model:
+    """Join [2, 3], [2, 4] and [2, 2] of int8 along the last axis, and take a slice."""
+    model = Model()
+    own = Quantization((0.5,), (3,))
+    parts = [model.input(f"x{n}", TensorType(DType.INT8, (2, n), own)) for n in (3, 4, 2)]
+    joined = model.add("concat", parts, {"axis": -1}, quantization=[Quantization((scale,), (3,))])
+    attrs = {"begin": begin, "end": end, "strides": strides, "shrink_axes": shrink}
+    model.output(*model.add("strided_slice", joined, attrs))
+    return model
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "strides", "shrink", "part"),
+    [
+        ((0, 0), (2, 3), (1, 1), (), 0),
+        ((None, 3), (None, 7), (1, 1), (), 1),
+        ((0, 4), (1, 7), (1, 2), (), 1),
+        ((0, -2), (2, None), (1, 1), (), 2),
+        ((0, 6), (2, 2), (1, -1), (), 1),
+        ((0, 2), (2, None), (1, -1), (), 0),
+        ((0, 8), (2, 6), (1, -1), (), 2),
+        ((0, 5), (0, 0), (1, 1), (0, 1), 1),
+    ],
+)
+def test_a_slice_of_one_part_reads_that_part(
+    begin: Any, end: Any, strides: Any, shrink: Any, part: int
+) -> None:
+    model = _slice_of_joined(begin, end, strides, shrink)
+    (taken,) = same(model, bypass_concats).operations
+    assert (taken.op, taken.inputs) == ("strided_slice", (model.inputs[part],))
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "strides"),
+    [
+        ((0, 0), (2, 4), (1, 1)),
+        ((0, 2), (2, 9), (1, 3)),
+        ((0, 7), (2, 5), (1, -1)),
+        ((0, 1), (2, 1), (1, 1)),
+    ],
+)
+def test_a_slice_of_several_parts_or_of_nothing_stays(begin: Any, end: Any, strides: Any) -> None:
+    model = _slice_of_joined(begin, end, strides)
+    assert bypass_concats(model) is model
+
+
+def test_a_slice_of_a_part_that_is_rescaled_stays() -> None:
+    model = _slice_of_joined((0, 0), (2, 3), scale=0.25)
+    assert bypass_concats(model) is model
+
+
+def test_a_concatenation_with_other_readers_stays() -> None:
+    model = Model()
+    x, z = (model.input(name, float32(2, 3)) for name in "xz")
+    (joined,) = model.add("concat", [x, z], {"axis": 0})
+    attrs = {"begin": (2, 0), "end": (4, 3), "strides": (1, 1), "shrink_axes": ()}
+    model.output(joined, *model.add("strided_slice", [joined], attrs))
+    found = same(model, bypass_concats)
+    assert ops(found) == ["concat", "strided_slice"]
+    assert found.operations[1].inputs == (z,)

@@ -26,14 +26,13 @@ from typing import Any
 
 import numpy as np
 
-from gpunn.kernel import Function, Unsupported, is_nan, keep_nan
-from gpunn.ops.accuracy import BASIC, EPS, GENERAL, SELECTION, Accuracy, Evaluation
+from gpunn.kernel import Function, is_nan, keep_nan
+from gpunn.ops.accuracy import BASIC, SELECTION, Accuracy
 from gpunn.ops.algebra import Affine, Clamp
-from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, NUMBERS, SMALL
+from gpunn.ops.elementwise import power
 from gpunn.ops.elementwise.binary_declaration import Binary, declare
 from gpunn.ops.elementwise.binary_integer import COMPARISONS
-from gpunn.ops.expansion import Expansion, Tensor
 from gpunn.ops.op import Op
 from gpunn.types import Array, DType
 
@@ -65,21 +64,6 @@ def _floor_div(a: Array, b: Array) -> Array:
 
 def _floor_mod(a: Array, b: Array) -> Array:
     return np.asarray(np.mod(a, b))
-
-
-def _pow(a: Array, b: Array) -> Array:
-    if a.dtype.kind == "f":
-        return np.asarray(np.power(a, b))
-    reciprocal = np.where(np.abs(a) == 1, np.where(b % 2 == 0, 1, a), 0)
-    return np.asarray(np.where(b < 0, reciprocal, np.power(a, np.maximum(b, 0))), a.dtype)
-
-
-def _squared(call: Call, to: Expansion, a: Tensor, b: Tensor) -> Tensor:
-    """Write a power of real numbers whose exponent is the constant 2 as their square."""
-    constant = b.value is not None and b.value.size == 1 and b.value.item() == 2
-    if not constant or call.y.dtype not in FLOATS or call.y.shape != call.x.shape:
-        raise Unsupported("powers of real numbers with the exponent 2 are squares")
-    return to.add("square", a)
 
 
 def _atan2(a: Array, b: Array) -> Array:
@@ -222,12 +206,6 @@ def _never(c: Array) -> None:
     return None
 
 
-def _power_error(evaluation: Evaluation) -> Array:
-    """Compute 5 eps |b ln a| |y|, because b multiplies an error of the logarithm."""
-    a, b = evaluation.input(0), evaluation.input(1)
-    return np.asarray(GENERAL * EPS * np.abs(b * np.log(np.abs(a)) * evaluation.results[0]))
-
-
 _DIVISION = ("division",)
 _INT64_DIFFERENCE = "i64_subtract(a, b)"
 
@@ -302,13 +280,13 @@ TABLE = (
     ),
     Binary(
         "pow",
-        _pow,
+        power.power,
         "power(a, b)",
         NUMBERS,
         integers="integer_power(a, b)",
         libraries=("elementary", "division"),
-        accuracy=Accuracy(formula=_power_error),
-        expand=_squared,
+        accuracy=Accuracy(formula=power.error),
+        expand=power.squared,
     ),
     Binary("atan2", _atan2, "arc(a, b)", FLOATS, libraries=("elementary",)),
     Binary(

@@ -195,8 +195,11 @@ def _expand_scatter(call: Call, to: Expansion, x: Tensor, indices: Tensor, updat
     """Write the op with segments: every element of the updates gets the number of its place in x."""
     if not call.x.size:
         return to.add("reshape", x, shape=call.x.shape)  # there is no place to go to
-    _few(call.input(2).shape)
     sizes, order = _slices(call)
+    named = expect_ints(call, "scatter_dims_to_operand_dims")
+    if named and call.input(1).size == len(named) and all(sizes[d] == 1 for d in named):
+        return _put_slice(call, to, x, indices, to.add("transpose", updates, perm=tuple(order)), sizes)
+    _few(call.input(2).shape)
     count, function = call.x.size, call["function"]
     ids = _numbers(call, to, indices, sizes)
     data = to.add("reshape", to.add("transpose", updates, perm=tuple(order)), shape=(updates.type.size,))
@@ -214,6 +217,31 @@ def _expand_scatter(call: Call, to: Expansion, x: Tensor, indices: Tensor, updat
         found = to.add(pair, flat, to.add(join, data, ids, **segments, infinite=True))
     found = to.add("select", to.add("greater_equal", last, none), found, flat)
     return to.add("reshape", found, shape=call.x.shape)
+
+
+def _put_slice(
+    call: Call, to: Expansion, x: Tensor, indices: Tensor, update: Tensor, sizes: Sequence[int]
+) -> Tensor:
+    """Write the op for one slice, of 1 element along the named axes: it is put where it is not outside.
+
+    Lists of converters get a row so in each round of a loop.
+    """
+    named = expect_ints(call, "scatter_dims_to_operand_dims")
+    vector = to.add("reshape", indices, shape=(len(named),))
+    above = _with(to, "greater_equal", vector, np.zeros(1))
+    below = _with(to, "less", vector, np.array([call.x.shape[d] for d in named]))
+    inside = to.add("reduce_all", to.add("logical_and", above, below), axes=(0,), keep_dims=True)
+    first = to.constant(np.zeros(1, indices.type.dtype.numpy))
+    parts = [
+        to.add("strided_slice", vector, begin=(k,), end=(k + 1,), strides=(1,)) for k in range(len(named))
+    ]
+    starts = [parts[named.index(d)] if d in named else first for d in range(call.x.rank)]
+    place = to.add("concat", *starts, axis=0)
+    old = to.add("dynamic_slice", x, place, sizes=tuple(sizes))
+    new = to.add("reshape", update, shape=tuple(sizes))
+    if call["function"] is not None:
+        new = to.add(FUNCTIONS[call["function"]][1], old, new)
+    return to.add("dynamic_update_slice", x, to.add("select", inside, new, old), place)
 
 
 def _numbers(call: Call, to: Expansion, indices: Tensor, sizes: Sequence[int]) -> Tensor:
