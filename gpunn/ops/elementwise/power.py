@@ -13,7 +13,10 @@ from gpunn.types import Array
 
 
 def power(a: Array, b: Array) -> Array:
-    """Raise a to the power b; of integers, negative powers are truncated, and those of 0 are 0."""
+    """Raise a to the power b; of integers, negative powers are truncated, and those of 0 are 0.
+
+    TFLite schema, POW; NeuralNetwork.proto, PowBroadcastableLayerParams.
+    """
     if a.dtype.kind == "f":
         return np.asarray(np.power(a, b))
     reciprocal = np.where(np.abs(a) == 1, np.where(b % 2 == 0, 1, a), 0)
