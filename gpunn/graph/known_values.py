@@ -18,11 +18,11 @@ def short_results(
     `value_of` gives the value of an operand, None if it is not known.
     """
     quick = operation.custom is None and not operation.definition.unbounded
-    if not quick or not all(is_short(o.type) for o in operation.outputs):
+    if not quick or not all(is_short(o.type, reals=True) for o in operation.outputs):
         return {}
     found = [None if i is None else value_of(i) for i in operation.inputs]
     given = [(i, value) for i, value in zip(operation.inputs, found, strict=True) if i is not None]
-    if any(value is None or not is_short(i.type) for i, value in given):
+    if any(value is None or not is_short(i.type, reals=True) for i, value in given):
         return {}
     try:
         results = operation.stored(operation.evaluate(found))

@@ -56,6 +56,7 @@ def zeros(type: TensorType) -> Array:
     return np.broadcast_to(zeros.reshape(along), type.shape)
 
 
-def is_short(type: TensorType) -> bool:
-    """Tell whether a tensor may be a shape, or indices into one."""
-    return type.dtype in _INTEGERS and type.quantization is None and type.size <= MAX_SHORT
+def is_short(type: TensorType, reals: bool = False) -> bool:
+    """Tell whether a tensor may be a shape, or indices into one; Core ML has such as `reals`, too."""
+    whole = type.dtype in _INTEGERS or (reals and type.dtype is DType.FLOAT32)
+    return whole and type.quantization is None and type.size <= MAX_SHORT

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gpunn
-from tests.importers.coreml.builder import layer, model
+from tests.importers.coreml.builder import constant, layer, linear, model
 from tests.ops.harness import random
 
 Message = Any
@@ -125,3 +125,26 @@ def test_more_than_one_number_is_no_bound() -> None:
     params.stepSizeValue = 1
     with pytest.raises(gpunn.FormatError, match="expected one number for each of end, start and step"):
         gpunn.load(made.SerializeToString())
+
+
+def test_shapes_that_follow_from_that_of_the_input_are_known_before_a_run(backend: str) -> None:
+    """Shapes are reals in Core ML. y has as many rows as twice those of x and one."""
+    made = model((4, 3), exact=True)
+    ranges = made.description.input[0].type.multiArrayType.shapeRange.sizeRanges
+    for low, high in ((1, 20), (3, 3)):
+        ranges.add(lowerBound=low, upperBound=high)
+    layer(made, "getShape", ["x"], ["shape"])
+    params = layer(made, "sliceStatic", ["shape"], ["rows"])
+    for field, value in (("beginIds", 0), ("endIds", 1), ("strides", 1)):
+        getattr(params, field).append(value)
+    for field in ("beginMasks", "endMasks", "squeezeMasks"):
+        getattr(params, field).append(False)
+    linear(made, "rows", "more rows", 2, 1)
+    constant(made, "two", [2])
+    layer(made, "concatND", ["more rows", "two"], ["wanted"])
+    layer(made, "fillDynamic", ["wanted"]).value = 7
+    read = gpunn.load(made.SerializeToString())
+    assert not read.pending
+    with read.compile(backend) as compiled:
+        for rows in (4, 9):
+            assert compiled(random(0, rows, 3)).tolist() == [[7, 7]] * (2 * rows + 1)
