@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,6 @@ def zeros(type: TensorType) -> Array:
     return np.broadcast_to(zeros.reshape(along), type.shape)
 
 
-def is_short(type: TensorType, reals: bool = False) -> bool:
-    """Tell whether a tensor may be a shape, or indices into one; Core ML has such as `reals`, too."""
-    whole = type.dtype in _INTEGERS or (reals and type.dtype is DType.FLOAT32)
-    return whole and type.quantization is None and type.size <= MAX_SHORT
+def is_short(type: TensorType, dtypes: Collection[DType] = _INTEGERS) -> bool:
+    """Tell whether a tensor of one of these dtypes may be a shape, or indices into one."""
+    return type.dtype in dtypes and type.quantization is None and type.size <= MAX_SHORT
