@@ -166,11 +166,18 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
         "what readers may do themselves, and what takes parts of what is joined",
         {"broadcast_to", "concat", "strided_slice"},
     ),
-    "gpunn/passes/gru_loops.py": (
+    "gpunn/passes/cells.py": (
         "what it finds and writes",
         {
-            *("while_loop", "scatter_slices", "gather", "fully_connected", "add_n", "mul_n"),
-            *("concat", "reshape", "strided_slice", "gru_reset_after"),
+            *("add_n", "mul_n", "concat", "fully_connected", "logistic", "relu", "split", "strided_slice"),
+            *("tanh", "recurrence", "gru_recurrence", "gru_reset_after", "lstm_recurrence"),
+        },
+    ),
+    "gpunn/passes/step_loops.py": (
+        "what it finds and writes",
+        {
+            *("while_loop", "gather", "scatter_slices", "dynamic_update_slice", "concat"),
+            *("fully_connected", "reshape", "strided_slice"),
         },
     ),
     "gpunn/passes/rejoin.py": (

@@ -15,7 +15,6 @@ from gpunn.passes.dilate import fuse_dilation
 from gpunn.passes.expand import expand, rewrite
 from gpunn.passes.fold import fold_aliases, fold_constants
 from gpunn.passes.fuse import fuse_activation, fuse_pad
-from gpunn.passes.gru_loops import fuse_gru_loops
 from gpunn.passes.layer_norm import fuse_layer_norms
 from gpunn.passes.layout import arrange
 from gpunn.passes.left_product import multiply_from_left
@@ -32,6 +31,7 @@ from gpunn.passes.scale_pieces import fold_factors
 from gpunn.passes.sink_reshapes import sink_reshapes
 from gpunn.passes.softmax import fuse_softmax
 from gpunn.passes.stack_pieces import stack_pieces
+from gpunn.passes.step_loops import fuse_step_loops
 from gpunn.passes.swish import fuse_swish
 from gpunn.passes.tabulate import tabulate
 from gpunn.passes.unrolled_gru import fuse_unrolled_grus
@@ -99,7 +99,7 @@ PIPELINE: tuple[Pass, ...] = (
     # First: the other passes go into graphs whose types are known.
     close_bodies,
     # Then, while bodies are what a converter has written: a loop over steps that is one operation is none.
-    fuse_gru_loops,
+    fuse_step_loops,
     # Then: the other passes and the backends see only what is left.
     everywhere(expand),
     # Before the fusions, which ask for constants: what is computed from constants becomes constant. Bodies

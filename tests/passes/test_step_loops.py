@@ -1,4 +1,4 @@
-"""fuse_gru_loops: a loop over the steps of a GRU becomes one recurrence, and no other loop does."""
+"""fuse_step_loops: loops that coremltools writes for a GRU become one recurrence, and no others do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from gpunn.graph.operation import Operand
 from gpunn.model import Model
 from gpunn.passes import optimise
-from gpunn.passes.gru_loops import fuse_gru_loops
+from gpunn.passes.step_loops import fuse_step_loops
 from gpunn.types import DType, TensorType, float32
 from tests.passes.same import ops, same
 from tests.passes.test_layer_norm import add
@@ -129,7 +129,7 @@ class Layer:
 )
 def test_loops_over_steps(layer: Layer, backend: str) -> None:
     model = layer.model()
-    found = ops(same(model, fuse_gru_loops))
+    found = ops(same(model, fuse_step_loops))
     assert "gru_reset_after" in found and "while_loop" not in found
     inputs = [weights(20 + k, *i.type.shape) for k, i in enumerate(model.inputs)]
     (expected,) = model.evaluate([v.astype(np.float64) for v in inputs])
@@ -148,11 +148,11 @@ def test_other_loops_stay(change: str) -> None:
     if change == "old":
         layer.size = UNITS
     model = layer.model()
-    assert fuse_gru_loops(model) is model
+    assert fuse_step_loops(model) is model
     assert "while_loop" in ops(optimise(model))
 
 
 def test_a_network_without_loops_stays() -> None:
     model = Model()
     model.output(add(model, "tanh", model.input("x", float32(3))))
-    assert fuse_gru_loops(model) is model
+    assert fuse_step_loops(model) is model
