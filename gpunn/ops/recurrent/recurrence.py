@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from gpunn.kernel import Kernel, Unsupported
+from gpunn.kernel import Kernel
 from gpunn.ops.accuracy import EPS, Accuracy, Evaluation
 from gpunn.ops.call import Call
 from gpunn.ops.check import expect_bool, expect_entries, expect_float
@@ -22,7 +22,6 @@ from gpunn.ops.op import Op, matrices, op
 from gpunn.ops.recurrent import formulas
 from gpunn.ops.recurrent.gate_activation import GateActivation, apply_gate, check_gate, slope_of
 from gpunn.ops.recurrent.host_steps import prepare_lstm
-from gpunn.ops.recurrent.lstm import HOST
 from gpunn.ops.recurrent.rnn import (
     expect_floats,
     expect_sequence,
@@ -95,8 +94,6 @@ def _gru_kernels(call: Call) -> list[Kernel]:
 
 
 def _lstm_kernels(call: Call) -> list[Kernel]:
-    if call.device.software:
-        raise Unsupported(f"{HOST}; a device that is software was measured to be slower")
     roles = dict(zip(("gate", "inner", "outer"), call["activations"], strict=True))
     bounds = {"bounded": call["clip"], "clipped": call["cell_clip"]}
     return sequence_kernels(call, _lstm_cell(call), roles, bounds)

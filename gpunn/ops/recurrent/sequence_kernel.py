@@ -30,6 +30,9 @@ from gpunn.types import Array, DType, TensorType
 
 MAX_UNITS = 1024  # of a state that a workgroup keeps
 _THREADS = 256  # of a workgroup, at most: every device has them
+# Of a device that is software: it computes so many invocations at once, and others one after the other. With
+# more products in a step it takes longer than the host.
+_SOFTWARE_THREADS, _SOFTWARE_PRODUCTS = 8, 1 << 14
 _PRODUCTS = 1 << 30  # of a workgroup in a dispatch: a fraction of a second; drivers end those of seconds
 
 
@@ -62,7 +65,10 @@ def sequence_kernels(
         raise Unsupported(f"a state of {units} units is over the {MAX_UNITS} that a workgroup keeps")
     if not call.constant[1]:
         raise Unsupported("the weights are no constant")
-    grid = _Grid(cell, units)
+    software, products = call.device.software, cell.gates * units * units
+    if software and products > _SOFTWARE_PRODUCTS:
+        raise Unsupported(f"{products} products in a step, for which a device that is software takes longer")
+    grid = _Grid(cell, units, _SOFTWARE_THREADS if software else _THREADS)
     total = call.x.shape[0 if call["time_major"] else 1]
     functions, numbers = _functions(activations, bounds)
     kernel = Kernel(
@@ -97,16 +103,16 @@ def sequence_kernels(
 
 
 class _Grid:
-    """A workgroup of `across` x `down` invocations for a state of some units.
+    """A workgroup of `across` x `down` invocations, `most` at most, for a state of some units.
 
     `columns`: vec4s of a gate's units; `rows`: inputs, filled up; `room`: units that workgroup memory is for.
     """
 
-    def __init__(self, cell: Cell, units: int) -> None:
+    def __init__(self, cell: Cell, units: int, most: int) -> None:
         self.cell, self.units = cell, units
         self.columns, self.room = ceil_div(units, 4), max(4, _power_of_two(units))
-        self.across = min(_power_of_two(cell.gates * self.columns), _THREADS)
-        self.down = min(_THREADS // self.across, self.room // 4)
+        self.across = min(_power_of_two(cell.gates * self.columns), most)
+        self.down = min(most // self.across, self.room // 4)
         self.rows = ceil_div(units, 4 * self.down) * 4 * self.down
 
     def loops(self) -> tuple[Loop, int]:

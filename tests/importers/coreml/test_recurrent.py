@@ -278,7 +278,7 @@ def test_states_directions_and_outputs_must_be_those_of_the_layer() -> None:
 
 @pytest.mark.parametrize("group", ["uniDirectionalLSTM", "biDirectionalLSTM"])
 def test_stored_cases_on_hardware(group: str, hardware: str) -> None:
-    """Every fifth, as the backends of test_conformance.py leave LSTM to numpy if the adapter is software."""
+    """Every fifth, as workgroups are larger there than in test_conformance.py if the adapter is software."""
     if hardware == "webgpu":
         some = islice((case for case in cases(group) if covered(case)), 0, None, 5)
         answered = {case.id: loader().compare(case, run(case, hardware)) for case in some}

@@ -8,14 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpunn.backends.webgpu.device import open_device
 from gpunn.comparison.sides import Arithmetic
 from gpunn.comparison.tolerance import bounds
 from gpunn.errors import ModelError
 from gpunn.graph.exact import evaluate
-from gpunn.ops.recurrent.lstm import HOST
 from gpunn.types import Array
-from tests.ops.harness import assert_close, check, model_of, random
+from tests.ops.harness import assert_close, check, limit_device, model_of, random
 from tests.ops.recurrent.slow import (
     ACTIVATIONS,
     gated_operands,
@@ -257,10 +255,27 @@ def test_long_sums_are_within_the_stated_accuracy(op: str, gates: int, hardware:
             assert float(bound.limit.max()) < 0.1  # small beside results up to 1
 
 
-def test_software_adapters_leave_lstm_to_numpy(gpu: str) -> None:
-    if open_device(None, False).properties.software:
-        host = f"{HOST}; a device that is software was measured to be slower"
-        check("lstm_recurrence", gated_operands(2, 3, 5), backend=gpu, constants=(1,), host=host)
+@pytest.mark.parametrize(
+    ("op", "gates", "most"),
+    [
+        ("lstm_recurrence", 4, 64),
+        ("gru_recurrence", 3, 73),
+        ("gru_reset_after", 3, 73),
+        ("recurrence", 1, 128),
+    ],
+)
+def test_software_leaves_large_states_to_numpy(
+    op: str, gates: int, most: int, gpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has small workgroups."""
+    limit_device(monkeypatch, software=True)
+    for units in (1, 5, most, most + 1):
+        shapes = (2, 3, gates * units), (gates * units, units), *[(2, units)] * (2 if gates == 4 else 1)
+        operands = [random(k, *shape, low=-0.5, high=0.5) for k, shape in enumerate(shapes)]
+        attrs = {"activation": "tanh"} if gates == 1 else {}
+        large = f"{gates * units**2} products in a step, for which a device that is software takes longer"
+        host = large if units > most else ""
+        check(op, operands, attrs, backend=gpu, constants=(1,), host=host)
 
 
 def test_references_keep_dtype() -> None:
