@@ -15,7 +15,7 @@ from gpunn.ops.gradient import formula
 from gpunn.ops.op import Op, matrices, op
 from gpunn.ops.recurrent import formulas
 from gpunn.ops.recurrent.gate_activation import GateActivation, apply_gate, check_gate
-from gpunn.ops.recurrent.host_steps import prepare_gru
+from gpunn.ops.recurrent.host_steps import prepare_gru_reset_after
 from gpunn.ops.recurrent.recurrence import gated_error, infer_states, run_steps
 from gpunn.ops.recurrent.rnn import widened
 from gpunn.ops.recurrent.sequence_kernel import Cell, sequence_kernels
@@ -49,7 +49,7 @@ def _error(evaluation: Evaluation) -> Array:
     unbounded=True,
     flops=matrices(1),
     accuracy=Accuracy(formula=_error),
-    prepare=prepare_gru,
+    prepare=prepare_gru_reset_after,
     formula=formula(formulas.gru_reset_after),
 )
 def gru_reset_after(

@@ -17,16 +17,17 @@ from gpunn.types import Array, DType
 
 _LSTM = "logistic", "tanh", "tanh"  # the activations that are prepared
 _GRU = "logistic", "tanh"
+_FLAT = 20.0  # from here on these are 1, or -1 or 0, in float32: to clip what is farther away changes nothing
 
 Run = Callable[..., tuple[Array, ...]]
 
 
 def prepare_lstm(call: Call) -> Run | None:
     """Return lstm_recurrence of a call as a function of dense arrays; None for other gates than usual."""
-    unusual = call.has(4) or call["coupled"] or call["clip"] or call["cell_clip"]
+    unusual = call.has(4) or call["coupled"] or 0 < call["clip"] < _FLAT
     if unusual or not _usual(call, _LSTM):
         return None
-    order = call["time_major"], call["reverse"]
+    order, limit = (call["time_major"], call["reverse"]), call["cell_clip"]
 
     def run(x: Array, r: Array, h: Array, c: Array, *absent: Any) -> tuple[Array, ...]:
         units = r.shape[1]
@@ -34,6 +35,7 @@ def prepare_lstm(call: Call) -> Run | None:
         weights, sums, c = _halved(r, shares), in_time(x, *order) * shares, c.copy()
         y, gates = np.empty((*sums.shape[:2], units), np.float32), np.empty(sums.shape[1:], np.float32)
         entry, forget, cell, output = (gates[:, k * units : (k + 1) * units] for k in range(4))
+        clips = limit > 0 and not np.abs(c).max() + len(sums) <= limit  # a step adds 1 at most
         for of_step, state in zip(sums, y, strict=True):
             np.dot(h, weights, out=gates)
             gates += of_step
@@ -43,13 +45,66 @@ def prepare_lstm(call: Call) -> Run | None:
             c *= forget
             cell *= entry
             c += cell
+            if clips:
+                np.clip(c, -limit, limit, out=c)
             h = np.multiply(np.tanh(c, out=cell), output, out=state)
         return h.copy(), c, out_of_time(y, x, *order)
 
     return run
 
 
+def prepare_rnn(call: Call) -> Run | None:
+    """Return recurrence of a call as a function of dense arrays; None for other activations than tanh."""
+    usual = call.x.dtype is DType.FLOAT32 and call.x.size and call["activation"] == "tanh"
+    if not usual or 0 < call["clip"] < _FLAT:
+        return None
+    order = call["time_major"], call["reverse"]
+
+    def run(x: Array, r: Array, h: Array) -> tuple[Array, ...]:
+        weights, sums = np.ascontiguousarray(r.T), in_time(x, *order)
+        y = np.empty(sums.shape, np.float32)
+        for of_step, state in zip(sums, y, strict=True):
+            np.dot(h, weights, out=state)
+            state += of_step
+            h = np.tanh(state, out=state)
+        return h.copy(), out_of_time(y, x, *order)
+
+    return run
+
+
 def prepare_gru(call: Call) -> Run | None:
+    """Return gru_recurrence of a call as a function of dense arrays; None for other gates than usual."""
+    if 0 < call["clip"] < _FLAT or not _usual(call, _GRU):
+        return None
+    order = call["time_major"], call["reverse"]
+
+    def run(x: Array, r: Array, h: Array) -> tuple[Array, ...]:
+        units = r.shape[1]
+        shares = _gates(units, 0.5, 0.5, 1)
+        weights, sums = _halved(r, shares), in_time(x, *order) * shares
+        early, late = (np.ascontiguousarray(w) for w in np.split(weights, [2 * units], axis=1))
+        y, gates = np.empty((*sums.shape[:2], units), np.float32), np.empty((len(h), 2 * units), np.float32)
+        candidate, (update, reset) = np.empty_like(h), np.split(gates, 2, axis=1)
+        for of_step, state in zip(sums, y, strict=True):
+            np.dot(h, early, out=gates)
+            gates += of_step[:, : 2 * units]
+            np.tanh(gates, out=gates)
+            gates += 1
+            gates *= 0.5
+            reset *= h
+            np.dot(reset, late, out=candidate)
+            candidate += of_step[:, 2 * units :]
+            np.tanh(candidate, out=candidate)
+            np.subtract(h, candidate, out=state)
+            state *= update
+            state += candidate
+            h = state
+        return h.copy(), out_of_time(y, x, *order)
+
+    return run
+
+
+def prepare_gru_reset_after(call: Call) -> Run | None:
     """Return gru_reset_after of a call as a function of dense arrays; None for other gates than usual."""
     if not _usual(call, _GRU):
         return None

@@ -21,7 +21,7 @@ from gpunn.ops.gradient import formula
 from gpunn.ops.op import Op, matrices, op
 from gpunn.ops.recurrent import formulas
 from gpunn.ops.recurrent.gate_activation import GateActivation, apply_gate, check_gate, slope_of
-from gpunn.ops.recurrent.host_steps import prepare_lstm
+from gpunn.ops.recurrent.host_steps import prepare_gru, prepare_lstm, prepare_rnn
 from gpunn.ops.recurrent.rnn import (
     expect_floats,
     expect_sequence,
@@ -142,6 +142,7 @@ def run_steps(
     precise=True,
     unbounded=True,
     flops=matrices(1),
+    prepare=prepare_rnn,
     formula=formula(formulas.recurrence),
 )
 def recurrence(
@@ -179,6 +180,7 @@ def recurrence(
     unbounded=True,
     flops=matrices(1),
     accuracy=_GATED,
+    prepare=prepare_gru,
     formula=formula(formulas.gru),
 )
 def gru_recurrence(

@@ -119,15 +119,20 @@ def test_lstm(coupled: bool, seeing: bool, hardware: str) -> None:
 
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("time_major", [False, True])
-def test_lstm_with_the_usual_gates(time_major: bool, reverse: bool, hardware: str) -> None:
-    """The host prepares these."""
+@pytest.mark.parametrize(("clip", "cell_clip"), [(0.0, 0.0), (50.0, 500.0), (0.0, 0.2), (20.0, 3.0)])
+def test_lstm_with_the_usual_gates(
+    clip: float, cell_clip: float, time_major: bool, reverse: bool, hardware: str
+) -> None:
+    """The host prepares these, also those that are clipped as in Core ML."""
     for sizes in SIZES:
         x, r, h, c = gated_operands(*sizes)
+        x = x * np.float32(30 if clip else 1)
         given = [x.swapaxes(0, 1).copy() if time_major else x, r, h, c]
-        attrs = {"time_major": time_major, "reverse": reverse}
+        clips = {"clip": clip, "cell_clip": cell_clip}
+        attrs = {"time_major": time_major, "reverse": reverse, **clips}
         state, cell, y = check("lstm_recurrence", given, attrs, backend=hardware, constants=(1,))
         turned = x[:, ::-1] if reverse else x
-        last, cells, steps = slow_lstm([turned, r, h, c], None, ("logistic", "tanh", "tanh"))
+        last, cells, steps = slow_lstm([turned, r, h, c], None, ("logistic", "tanh", "tanh"), **clips)
         assert_close(state, last)
         assert_close(cell, cells)
         assert_close(y.swapaxes(0, 1) if time_major else y, steps[:, ::-1] if reverse else steps)

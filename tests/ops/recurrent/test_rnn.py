@@ -204,7 +204,7 @@ def recurrence_operands(batch: int, steps: int, units: int) -> list[Array]:
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_recurrence(activation: str | None, backend: str) -> None:
+def test_recurrence(activation: str | None, hardware: str) -> None:
     for sizes in RECURRENCES:
         x, r, h = recurrence_operands(*sizes)
         for time_major in (False, True):
@@ -212,7 +212,7 @@ def test_recurrence(activation: str | None, backend: str) -> None:
                 operands = [x.swapaxes(0, 1).copy() if time_major else x, r, h]
                 attrs = {"activation": activation, "time_major": time_major, "reverse": reverse}
                 # A state of up to 2 or so: its products are sums of numbers up to 2 / units.
-                state, y = check("recurrence", operands, attrs, backend=backend, constants=(1,))
+                state, y = check("recurrence", operands, attrs, backend=hardware, constants=(1,))
                 if sizes[1]:
                     steps = y if time_major else y.swapaxes(0, 1)
                     np.testing.assert_array_equal(state, steps[0 if reverse else -1])
