@@ -23,6 +23,7 @@ from gpunn.types import Array, DType
 
 LOGISTIC, TANH, _RELU, _ADD_N, _MUL_N = (OPS[n] for n in ("logistic", "tanh", "relu", "add_n", "mul_n"))
 _SUMS, _PRODUCTS = (ADD, _ADD_N), (MUL, _MUL_N)
+_GATES = {"recurrence": 1, "gru_recurrence": 3, "gru_reset_after": 3, "lstm_recurrence": 4}
 
 
 class Affine(NamedTuple):
@@ -58,6 +59,11 @@ class Cell(NamedTuple):
         return self.behind[0]
 
     @property
+    def whole(self) -> bool:
+        """Tell whether each gate has a number for each unit, and none is broadcast."""
+        return len(self.of_h) == _GATES[self.op] * self.units and len(self.bias) == len(self.of_x)
+
+    @property
     def units(self) -> int:
         """Return the number of units of a state."""
         return int(self.of_h.shape[1])
@@ -74,19 +80,20 @@ class Cells:
         last = self.writers.get(before_reshapes(self.writers, state))
         if last is None or last.integer or last.outputs[0].type.dtype is not DType.FLOAT32:
             return
-        yield from self._plain(last)
-        if last.activation is None:
-            yield from self._lstm(last)
-            yield from self._gru(last)
+        ways = (self._plain, *(() if last.activation else (self._lstm, self._gru)))
+        yield from (cell for way in ways for cell in way(last) if cell.whole)
 
     def _plain(self, last: Operation) -> Iterator[Cell]:
         """Yield h = f(x w + h r + b)."""
-        if last.definition not in (TANH, LOGISTIC, _RELU):
-            return
-        total = self._affine(last.inputs[0])
+        total, activation = None, last.activation
+        if activation is None and last.definition in (TANH, LOGISTIC, _RELU):
+            total, activation = self._affine(last.inputs[0]), last.op
+        elif activation is not None and last.definition in _SUMS:
+            total = self._sum(last)
         for x, h in () if total is None else _two(total):
             assert total is not None
-            yield Cell("recurrence", {"activation": last.op}, x, (h,), last.outputs, *_stacked([total], x, h))
+            stacked = _stacked([total], x, h)
+            yield Cell("recurrence", {"activation": activation}, x, (h,), last.outputs, *stacked)
 
     def _lstm(self, last: Operation) -> Iterator[Cell]:
         """Yield h = o tanh(c) with c = f c + i tanh(g), where i, f and o are logistic functions."""
@@ -125,14 +132,9 @@ class Cells:
         for gated in () if whole is None else [o for o in whole.products if o is not x]:
             for reset, state in self._factors(self.writers.get(gated)):
                 gate = self._gate(reset, LOGISTIC)
-                same = before_reshapes(self.writers, state) is h
-                if (
-                    gate is not None
-                    and gate.only(x, h)
-                    and same
-                    and whole is not None
-                    and whole.only(x, gated)
-                ):
+                if gate is None or whole is None or before_reshapes(self.writers, state) is not h:
+                    continue
+                if gate.only(x, h) and whole.only(x, gated):
                     new = Affine({x: whole.products[x], h: whole.products[gated]}, whole.bias)
                     stacked = _stacked([update, gate, new], x, h)
                     yield Cell("gru_recurrence", {}, x, (h,), last.outputs, *stacked)
@@ -249,11 +251,8 @@ class Cells:
 
     def _by_source(self, source: Operand, weights: Array) -> dict[Operand, Array]:
         """Return what is multiplied, with its weights: the parts of x and h side by side, if these are."""
-        joined, found = self._written(source, concat), dict[Operand, Array]()
-        if (
-            joined is None
-            or joined.call().axis(joined.attrs["axis"], source.type.rank) != source.type.rank - 1
-        ):
+        joined, found, last = self._written(source, concat), dict[Operand, Array](), source.type.rank - 1
+        if joined is None or joined.call().axis(joined.attrs["axis"], source.type.rank) != last:
             return {source: weights}
         first = 0
         for operand in joined.inputs:

@@ -88,9 +88,8 @@ class _Steps:
         x, fixed = self.loop.inputs[number], self.body.outputs[number] is self.body.inputs[number]
         if x is None or not fixed or x.type.shape[1:] != (batch, cell.of_x.shape[1]):
             return None
-        if first + self.rounds > x.type.shape[0] or any(
-            s.type.shape[-2:] != (batch, units) for s, _ in starts
-        ):
+        wide = all(start.type.shape[-2:] == (batch, units) for start, _ in starts)
+        if first + self.rounds > x.type.shape[0] or not wide:
             return None
         given = [x, *(start for start, _ in starts), *(self.loop.inputs[k] for k in read)]
         inputs = [o for o in given if o is not None and o.value is None]

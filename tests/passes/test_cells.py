@@ -40,6 +40,12 @@ def plain(body: Model, x: Operand, states: list[Operand]) -> list[Operand]:
     return [add(body, "tanh", sums)]
 
 
+def plain_fused(body: Model, x: Operand, states: list[Operand]) -> list[Operand]:
+    """The sum has the activation."""
+    sums = [product(body, 1, x, bias=True), product(body, 2, states[0])]
+    return [add(body, "add", *sums, activation="relu")]
+
+
 def plain_of_both(body: Model, x: Operand, states: list[Operand]) -> list[Operand]:
     """One product of x and h side by side, in the other order."""
     both = add(body, "concat", states[0], x, axis=-1)
@@ -101,6 +107,7 @@ def gru_by_difference(body: Model, x: Operand, states: list[Operand]) -> list[Op
 
 KINDS: dict[str, tuple[Step, int, str]] = {
     "plain": (plain, 1, "recurrence"),
+    "plain, fused": (plain_fused, 1, "recurrence"),
     "plain of both": (plain_of_both, 1, "recurrence"),
     "lstm": (lstm, 2, "lstm_recurrence"),
     "lstm of both": (lstm_of_both, 2, "lstm_recurrence"),
@@ -180,6 +187,15 @@ def three(body: Model, x: Operand, states: list[Operand]) -> list[Operand]:
     return [add(body, "tanh", add(body, "add", sums, product(body, 3, add(body, "square", x))))]
 
 
+def single(body: Model, x: Operand, states: list[Operand]) -> list[Operand]:
+    """A GRU with one update gate for all units."""
+    (h,) = states
+    z = add(body, "logistic", add(body, "add", product(body, 1, x, 1), product(body, 2, h, 1)))
+    r = add(body, "logistic", add(body, "add", product(body, 3, x), product(body, 4, h)))
+    n = add(body, "add", product(body, 5, x), add(body, "mul", r, product(body, 6, h)))
+    return mixed(body, z, h, add(body, "tanh", n))
+
+
 def computed(body: Model, x: Operand, states: list[Operand]) -> list[Operand]:
     """A layer whose weights are computed."""
     filter = add(body, "mul", constant(body, weights(1, UNITS, SIZE)), part(body, x, 1, 0, 1))
@@ -189,8 +205,8 @@ def computed(body: Model, x: Operand, states: list[Operand]) -> list[Operand]:
 
 @pytest.mark.parametrize(
     ("step", "count"),
-    [*((unlike(kind), KINDS[kind][1]) for kind in KINDS), (swapped, 2), (three, 1)],
-    ids=[*KINDS, "swapped", "three"],
+    [*((unlike(kind), KINDS[kind][1]) for kind in KINDS), (swapped, 2), (three, 1), (single, 1)],
+    ids=[*KINDS, "swapped", "three", "single"],
 )
 def test_other_cells_stay(step: Step, count: int) -> None:
     model = looping(step, count, True, [0])

@@ -87,18 +87,11 @@ def prepare_gru(call: Call) -> Run | None:
         candidate, (update, reset) = np.empty_like(h), np.split(gates, 2, axis=1)
         for of_step, state in zip(sums, y, strict=True):
             np.dot(h, early, out=gates)
-            gates += of_step[:, : 2 * units]
-            np.tanh(gates, out=gates)
-            gates += 1
-            gates *= 0.5
+            _open(gates, of_step[:, : 2 * units])
             reset *= h
             np.dot(reset, late, out=candidate)
             candidate += of_step[:, 2 * units :]
-            np.tanh(candidate, out=candidate)
-            np.subtract(h, candidate, out=state)
-            state *= update
-            state += candidate
-            h = state
+            h = _mixed(h, candidate, update, state)
         return h.copy(), out_of_time(y, x, *order)
 
     return run
@@ -119,22 +112,32 @@ def prepare_gru_reset_after(call: Call) -> Run | None:
         reset, update = gates[:, :units], gates[:, units:]
         for of_step, state in zip(sums, y, strict=True):
             np.dot(h, weights, out=products)
-            gates += of_step[:, : 2 * units]
-            np.tanh(gates, out=gates)
-            gates += 1
-            gates *= 0.5
+            _open(gates, of_step[:, : 2 * units])
             if bias is not None:
                 candidate += bias
             candidate *= reset
             candidate += of_step[:, 2 * units :]
-            np.tanh(candidate, out=candidate)
-            np.subtract(h, candidate, out=state)
-            state *= update
-            state += candidate
-            h = state
+            h = _mixed(h, candidate, update, state)
         return h.copy(), out_of_time(y, x, *order)
 
     return run
+
+
+def _open(gates: Array, of_x: Array) -> None:
+    """Turn halved sums of h into gates, with those of x."""
+    gates += of_x
+    np.tanh(gates, out=gates)
+    gates += 1
+    gates *= 0.5
+
+
+def _mixed(h: Array, candidate: Array, update: Array, state: Array) -> Array:
+    """Write the state behind a step of a GRU, from sums of the candidate, which are lost; return it."""
+    np.tanh(candidate, out=candidate)
+    np.subtract(h, candidate, out=state)
+    state *= update
+    state += candidate
+    return state
 
 
 def _usual(call: Call, activations: tuple[str, ...]) -> bool:
