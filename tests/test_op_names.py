@@ -129,7 +129,10 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
             *("squared_difference", "broadcast_to", "reshape"),
         },
     ),
-    "gpunn/passes/forms.py": ("what forms of others are made of", {"add", "mul", "neg", "sub"}),
+    "gpunn/passes/forms.py": (
+        "what forms of others are made of",
+        {"add", "logistic", "mul", "neg", "sub", "tanh"},
+    ),
     "gpunn/passes/left_product.py": (
         "what it finds and writes",
         {"batch_matmul", "fully_connected", "reshape", "transpose"},
@@ -147,7 +150,7 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
     ),
     "gpunn/passes/unrolled.py": (
         "what steps of recurrent layers are made of, and how states are taken out of a sequence",
-        {"logistic", "reshape", "strided_slice", "tanh"},
+        {"reshape", "strided_slice"},
     ),
     "gpunn/passes/unrolled_gru.py": (
         "what it finds and writes",
@@ -169,8 +172,8 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
     "gpunn/passes/cells.py": (
         "what it finds and writes",
         {
-            *("add_n", "mul_n", "concat", "fully_connected", "logistic", "relu", "split", "strided_slice"),
-            *("tanh", "recurrence", "gru_recurrence", "gru_reset_after", "lstm_recurrence"),
+            *("add_n", "mul_n", "concat", "fully_connected", "relu", "split", "strided_slice"),
+            *("recurrence", "gru_recurrence", "gru_reset_after", "lstm_recurrence"),
         },
     ),
     "gpunn/passes/step_loops.py": (
@@ -192,7 +195,7 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
     "gpunn/passes/sink_reshapes.py": ("what changes places", {"pad", "reshape"}),
     "gpunn/passes/swish.py": (
         "what it finds and writes",
-        {"logistic", "silu", "hard_swish", "div", "relu01", "relu6", "select", "less", "zeros_like"},
+        {"silu", "hard_swish", "div", "relu01", "relu6", "select", "less", "zeros_like"},
     ),
     "gpunn/passes/tabulate.py": ("what it writes, and what it leaves", {"lut", "quantize"}),
     "gpunn/passes/requantize.py": ("what it removes and writes", {"dequantize", "quantize", "reshape"}),

@@ -18,10 +18,10 @@ from gpunn.ops.contraction.matmul import fully_connected
 from gpunn.ops.movement.basic import concat
 from gpunn.ops.movement.split import split
 from gpunn.ops.movement.strided_slice import selection, strided_slice
-from gpunn.passes.forms import ADD, MUL, SUB, Writers, before_reshapes, negated, number, pairs
+from gpunn.passes.forms import ADD, LOGISTIC, MUL, SUB, TANH, Writers, before_reshapes, negated, number, pairs
 from gpunn.types import Array, DType
 
-LOGISTIC, TANH, _RELU, _ADD_N, _MUL_N = (OPS[n] for n in ("logistic", "tanh", "relu", "add_n", "mul_n"))
+_RELU, _ADD_N, _MUL_N = (OPS[name] for name in ("relu", "add_n", "mul_n"))
 _SUMS, _PRODUCTS = (ADD, _ADD_N), (MUL, _MUL_N)
 _GATES = {"recurrence": 1, "gru_recurrence": 3, "gru_reset_after": 3, "lstm_recurrence": 4}
 

@@ -11,6 +11,7 @@ from gpunn.ops import OPS
 from gpunn.ops.op import Op
 
 ADD, SUB, MUL, NEG = (OPS[name] for name in ("add", "sub", "mul", "neg"))
+LOGISTIC, TANH = (OPS[name] for name in ("logistic", "tanh"))
 
 Writers = Mapping[Operand | None, Operation]
 

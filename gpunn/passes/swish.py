@@ -13,12 +13,23 @@ from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.ops import OPS
 from gpunn.ops.check import FLOATS
-from gpunn.passes.forms import ADD, MUL, Writers, alone, number, pairs, readers_of, writers_of, written_by
+from gpunn.passes.forms import (
+    ADD,
+    LOGISTIC,
+    MUL,
+    Writers,
+    alone,
+    number,
+    pairs,
+    readers_of,
+    writers_of,
+    written_by,
+)
 from gpunn.passes.prune import prune_unread
 from gpunn.passes.rewrite import with_others
 
-_DIV, _LOGISTIC, _RELU01, _RELU6, _SELECT, _LESS, _ZEROS = (
-    OPS[name] for name in ("div", "logistic", "relu01", "relu6", "select", "less", "zeros_like")
+_DIV, _RELU01, _RELU6, _SELECT, _LESS, _ZEROS = (
+    OPS[name] for name in ("div", "relu01", "relu6", "select", "less", "zeros_like")
 )
 _OFF = 2.0**-22  # by how much 1 / 6 may be off, relative to it; float32 rounds it by 2^-26
 
@@ -45,7 +56,7 @@ def fuse_swish(model: Graph) -> Graph:
 
 def _swish(writers: Writers, x: Operand, gate: Operand) -> tuple[str, Operand] | None:
     """Return the op that computes x times a gate, and of what; None if the gate is another one."""
-    logistic = written_by(writers, gate, _LOGISTIC)
+    logistic = written_by(writers, gate, LOGISTIC)
     if logistic is not None:
         return ("silu", x) if logistic.inputs == (x,) else None
     return ("hard_swish", _above(writers, x)) if _is_hard_gate(writers, gate, x) else None

@@ -15,17 +15,14 @@ import numpy as np
 
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
-from gpunn.ops import OPS
 from gpunn.ops.kernels.strides import dense, rows_walked
 from gpunn.ops.movement.strided_slice import selection, strided_slice
 from gpunn.passes.expand import GraphExpansion
-from gpunn.passes.forms import Writers, readers_of, writers_of, written_by
+from gpunn.passes.forms import LOGISTIC, TANH, Writers, readers_of, writers_of, written_by
 from gpunn.passes.prune import prune_unread
 from gpunn.passes.rejoin import Pieces, count_pieces, pieces_of
 from gpunn.passes.rewrite import with_others
 from gpunn.types import DType
-
-LOGISTIC, TANH = (OPS[name] for name in ("logistic", "tanh"))
 
 
 class Step(NamedTuple):

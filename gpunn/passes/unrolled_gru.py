@@ -14,10 +14,8 @@ import numpy as np
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.ops.contraction.matmul import fully_connected
-from gpunn.passes.forms import ADD, MUL, SUB, before_reshapes, pairs, written_by
+from gpunn.passes.forms import ADD, LOGISTIC, MUL, SUB, TANH, before_reshapes, pairs, written_by
 from gpunn.passes.unrolled import (
-    LOGISTIC,
-    TANH,
     Finder,
     Layer,
     Recurrence,

@@ -13,10 +13,8 @@ from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.ops.contraction.matmul import fully_connected
 from gpunn.ops.op import Op
-from gpunn.passes.forms import ADD, MUL, pairs, written_by
+from gpunn.passes.forms import ADD, LOGISTIC, MUL, TANH, pairs, written_by
 from gpunn.passes.unrolled import (
-    LOGISTIC,
-    TANH,
     Finder,
     Layer,
     Recurrence,
