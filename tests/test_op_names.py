@@ -150,15 +150,11 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
     ),
     "gpunn/passes/unrolled.py": (
         "what steps of recurrent layers are made of, and how states are taken out of a sequence",
-        {"reshape", "strided_slice"},
+        {"fully_connected", "reshape", "strided_slice"},
     ),
-    "gpunn/passes/unrolled_gru.py": (
-        "what it finds and writes",
-        {"add", "fully_connected", "gru_reset_after"},
-    ),
-    "gpunn/passes/unrolled_lstm.py": (
-        "what it finds and writes",
-        {"add", "fully_connected", "lstm_recurrence", "reshape"},
+    "gpunn/passes/affine.py": (
+        "what sums are made of",
+        {"add_n", "concat", "fully_connected", "split", "strided_slice"},
     ),
     "gpunn/passes/loops.py": (
         "what may be known of a loop before it starts; terms of its condition",
@@ -172,7 +168,7 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
     "gpunn/passes/cells.py": (
         "what it finds and writes",
         {
-            *("add_n", "mul_n", "concat", "fully_connected", "relu", "split", "strided_slice"),
+            *("add", "fully_connected", "mul_n", "relu", "reshape"),
             *("recurrence", "gru_recurrence", "gru_reset_after", "lstm_recurrence"),
         },
     ),
@@ -180,12 +176,12 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
         "what it finds and writes",
         {
             *("while_loop", "gather", "scatter_slices", "dynamic_update_slice", "concat"),
-            *("fully_connected", "reshape", "strided_slice"),
+            *("reshape", "strided_slice"),
         },
     ),
     "gpunn/passes/rejoin.py": (
-        "gives it a tensor instead of pieces or parts, or is a roll",
-        {"concat", "roll"},
+        "gives it a tensor instead of pieces or parts; what moves it around or turns it instead",
+        {"concat", "reshape", "roll", "stack", "strided_slice"},
     ),
     "gpunn/passes/rounds.py": (
         "what it writes: a loop of rounds that a condition can end",

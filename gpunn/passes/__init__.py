@@ -34,8 +34,7 @@ from gpunn.passes.stack_pieces import stack_pieces
 from gpunn.passes.step_loops import fuse_step_loops
 from gpunn.passes.swish import fuse_swish
 from gpunn.passes.tabulate import tabulate
-from gpunn.passes.unrolled_gru import fuse_unrolled_grus
-from gpunn.passes.unrolled_lstm import fuse_unrolled_lstms
+from gpunn.passes.unrolled import fuse_steps
 
 Pass = Callable[[Graph], Graph]
 
@@ -46,8 +45,7 @@ NEIGHBOURS: tuple[Pass, ...] = (fuse_pad, fold_channels, fuse_activation)
 _AFTERWARDS: tuple[Pass, ...] = (
     # Before all that changes single operations, so that it finds what a converter has written; first what
     # leaves the fewest operations.
-    fuse_unrolled_lstms,
-    fuse_unrolled_grus,
+    fuse_steps,
     fuse_layer_norms,
     fuse_softmax,
     fuse_rotary_embeddings,

@@ -1,46 +1,32 @@
 """Cells of recurrent layers: what computes the states behind a step from x and the states before.
 
-A gate is an activation of products of x and of the state h with constant weights, and of biases, however a
-converter has divided these: one product for all gates, of which each takes a piece, or one for each gate.
+A gate is an activation of products of x and of the state h with constant weights, and of biases (affine.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from gpunn.graph.operation import Operand, Operation
 from gpunn.ops import OPS
-from gpunn.ops.contraction.matmul import fully_connected
-from gpunn.ops.movement.basic import concat
-from gpunn.ops.movement.split import split
-from gpunn.ops.movement.strided_slice import selection, strided_slice
-from gpunn.passes.forms import ADD, LOGISTIC, MUL, SUB, TANH, Writers, before_reshapes, negated, number, pairs
+from gpunn.passes.affine import ADD_N, SUMS, Affine, Affines, Weights, stacked
+from gpunn.passes.expand import GraphExpansion
+from gpunn.passes.forms import LOGISTIC, MUL, SUB, TANH, Writers, before_reshapes, negated, number, pairs
 from gpunn.types import Array, DType
 
-_RELU, _ADD_N, _MUL_N = (OPS[name] for name in ("relu", "add_n", "mul_n"))
-_SUMS, _PRODUCTS = (ADD, _ADD_N), (MUL, _MUL_N)
-_GATES = {"recurrence": 1, "gru_recurrence": 3, "gru_reset_after": 3, "lstm_recurrence": 4}
+_RELU, _MUL_N = (OPS[name] for name in ("relu", "mul_n"))
+_PRODUCTS = MUL, _MUL_N
 
 
-class Affine(NamedTuple):
-    """A sum of products [units], of each source with weights [units, elements], and of a bias, in float64."""
-
-    products: dict[Operand, Array]
-    bias: Array
-
-    def only(self, *sources: Operand) -> bool:
-        """Tell whether these, and no others, are multiplied."""
-        return self.products.keys() == {*sources}
-
-
-class Cell(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class Cell:
     """A cell: the op for all steps, and its attributes; x; the states before and behind, h first.
 
-    of_x, of_h: the filters [gates x units, elements] in the op's order; bias, and one inside the op, if any.
+    gates: their sums, in the op's order. inside: the bias that the op itself adds, if any. A step on zeros
+    has no states before, and may lack gates.
     """
 
     op: str
@@ -48,9 +34,7 @@ class Cell(NamedTuple):
     x: Operand
     before: tuple[Operand, ...]
     behind: tuple[Operand, ...]
-    of_x: Array
-    of_h: Array
-    bias: Array
+    gates: tuple[Affine | None, ...]
     inside: Array | None = None
 
     @property
@@ -59,14 +43,49 @@ class Cell(NamedTuple):
         return self.behind[0]
 
     @property
-    def whole(self) -> bool:
-        """Tell whether each gate has a number for each unit, and none is broadcast."""
-        return len(self.of_h) == _GATES[self.op] * self.units and len(self.bias) == len(self.of_x)
-
-    @property
     def units(self) -> int:
         """Return the number of units of a state."""
-        return int(self.of_h.shape[1])
+        return self.of_h[0].shape[1]
+
+    @property
+    def of_x(self) -> tuple[Weights, ...]:
+        """Return the weights of x."""
+        return stacked([gate.products[self.x] for gate in self._sums])
+
+    @property
+    def of_h(self) -> tuple[Weights, ...]:
+        """Return the weights of h."""
+        return stacked([gate.products[self.before[0]] for gate in self._sums])
+
+    @property
+    def bias(self) -> Array:
+        """Return the bias of all gates."""
+        return np.concatenate([gate.bias for gate in self._sums])
+
+    @property
+    def _sums(self) -> list[Affine]:
+        return [gate for gate in self.gates if gate is not None]
+
+    @property
+    def whole(self) -> bool:
+        """Tell whether each gate has a number for each unit, none of which is broadcast, and h a product."""
+        known = all(part.filter is not None for part in self.of_h)
+        of_x = self.of_x[0].is_identity or all(part.filter is not None for part in self.of_x)
+        rows = sum(part.shape[0] for part in self.of_h)
+        return known and of_x and len(self.bias) == rows == len(self.gates) * self.units
+
+    def follows(self, previous: Cell) -> bool:
+        """Tell whether this may be the step behind another: it has the same weights."""
+        if (self.op, self.attrs) != (previous.op, previous.attrs):
+            return False
+        sources = {previous.x: self.x, **dict(zip(previous.before[:1], self.before[:1], strict=False))}
+        for found, gate in zip(previous.gates, self.gates, strict=True):
+            if found is not None and gate is not None:
+                wanted = {source: gate.products[own] for source, own in sources.items()}
+                if found.products != wanted or not np.array_equal(found.bias, gate.bias):
+                    return False
+        inside, other = (np.zeros(self.units) if c.inside is None else c.inside for c in (self, previous))
+        return np.array_equal(inside, other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,99 +95,116 @@ class Cells:
     writers: Writers
 
     def of(self, state: Operand | None) -> Iterator[Cell]:
-        """Yield the cells of which an operand may be the state h behind a step."""
+        """Yield the cells of which an operand may be the state h behind a step; also those on zeros."""
         last = self.writers.get(before_reshapes(self.writers, state))
         if last is None or last.integer or last.outputs[0].type.dtype is not DType.FLOAT32:
             return
         ways = (self._plain, *(() if last.activation else (self._lstm, self._gru)))
-        yield from (cell for way in ways for cell in way(last) if cell.whole)
+        yield from (cell for way in ways for cell in way(last) if not cell.before or cell.whole)
+
+    @property
+    def _affines(self) -> Affines:
+        return Affines(self.writers)
 
     def _plain(self, last: Operation) -> Iterator[Cell]:
         """Yield h = f(x w + h r + b)."""
         total, activation = None, last.activation
         if activation is None and last.definition in (TANH, LOGISTIC, _RELU):
-            total, activation = self._affine(last.inputs[0]), last.op
-        elif activation is not None and last.definition in _SUMS:
-            total = self._sum(last)
-        for x, h in () if total is None else _two(total):
-            assert total is not None
-            stacked = _stacked([total], x, h)
-            yield Cell("recurrence", {"activation": activation}, x, (h,), last.outputs, *stacked)
+            total, activation = self._affines.of(last.inputs[0]), last.op
+        elif activation is not None and last.definition in SUMS:
+            total = self._affines.sum(last)
+        for x, before in () if total is None else _ends(total):
+            yield Cell("recurrence", {"activation": activation}, x, before, last.outputs, (total,))
 
     def _lstm(self, last: Operation) -> Iterator[Cell]:
         """Yield h = o tanh(c) with c = f c + i tanh(g), where i, f and o are logistic functions."""
         for opened, turned in self._factors(last):
-            tangent, output = self._written(turned, TANH), self._gate(opened, LOGISTIC)
-            behind = None if tangent is None else tangent.inputs[0]
-            total = self._written(behind, *_SUMS)
-            for kept, entry in () if total is None else _both(total):
-                for (forgetting, c), (entering, new) in self._products(kept, entry):
-                    sums = [self._gate(g, LOGISTIC) for g in (entering, forgetting)]
-                    gates = [*sums, self._gate(new, TANH), output]
-                    found = [gate for gate in gates if gate is not None]
-                    assert behind is not None
-                    for x, h in _two(found[0]) if len(found) == len(gates) else ():
-                        if all(gate.only(x, h) for gate in found):
-                            stacked = _stacked(found, x, h)
-                            states = h, before_reshapes(self.writers, c) or c
-                            yield Cell("lstm_recurrence", {}, x, states, (last.outputs[0], behind), *stacked)
+            tangent = self._written(turned, TANH)
+            output = None if tangent is None else self._gate(opened, LOGISTIC)
+            behind = None if tangent is None else before_reshapes(self.writers, tangent.inputs[0])
+            if output is None or behind is None:
+                continue
+            for factors, c in self._memory(behind):
+                gates = (*map(self._gate, factors, (LOGISTIC, LOGISTIC, TANH)), output)
+                complete = gates.count(None) == factors.count(None)
+                for x, h in _ends(output) if complete else ():
+                    if len(h) == len(c) and all(gate is None or gate.only(x, *h) for gate in gates):
+                        yield Cell("lstm_recurrence", {}, x, h + c, (last.outputs[0], behind), gates)
+
+    def _memory(self, c: Operand) -> Iterator[tuple[tuple[Operand | None, ...], tuple[Operand, ...]]]:
+        """Yield i, f and g of c = f c + i g, and the c before; without both in a step on zeros."""
+        for entering, new in self._factors(self.writers.get(c)):
+            yield (entering, None, new), ()
+        total = self._written(c, *SUMS)
+        for kept, entry in () if total is None else _both(total):
+            for (forgetting, before), (entering, new) in self._products(kept, entry):
+                yield (entering, forgetting, new), self._unless_zero(before)
 
     def _gru(self, last: Operation) -> Iterator[Cell]:
         """Yield h = (1 - z) n + z h, also as (h - n) z + n, with the reset before its product or behind."""
-        for h, n, gate in self._mixtures(last):
+        for state, n, gate in self._mixtures(last):
             update, candidate = self._gate(gate, LOGISTIC), self._written(n, TANH)
-            source = before_reshapes(self.writers, h)
-            if update is None or candidate is None or source is None:
+            if update is None or candidate is None:
                 continue
-            for x in update.products:
-                if update.only(x, source):
-                    yield from self._with_reset(last, update, candidate.inputs[0], x, source)
+            for x, h in _ends(update):
+                if h == self._unless_zero(state):
+                    for op, gates, inside in self._with_reset(update, candidate.inputs[0], x, h):
+                        yield Cell(op, {}, x, h, last.outputs, gates, inside)
 
     def _with_reset(
-        self, last: Operation, update: Affine, sums: Operand | None, x: Operand, h: Operand
-    ) -> Iterator[Cell]:
-        """Yield a GRU with this update gate, and sums of the candidate."""
-        whole = self._affine(sums)
-        for gated in () if whole is None else [o for o in whole.products if o is not x]:
+        self, update: Affine, sums: Operand | None, x: Operand, before: tuple[Operand, ...]
+    ) -> Iterator[tuple[str, tuple[Affine | None, ...], Array | None]]:
+        """Yield the op, gates and bias inside of GRUs with this update gate and sums of the candidate."""
+        whole = self._affines.of(sums)
+        if whole is not None and not before and whole.only(x):
+            yield "gru_recurrence", (update, None, whole), None
+            yield "gru_reset_after", (None, update, whole), None
+        for gated in [] if whole is None else [o for o in whole.products if o is not x]:
             for reset, state in self._factors(self.writers.get(gated)):
                 gate = self._gate(reset, LOGISTIC)
-                if gate is None or whole is None or before_reshapes(self.writers, state) is not h:
+                if gate is None or whole is None or self._unless_zero(state) != before:
                     continue
-                if gate.only(x, h) and whole.only(x, gated):
-                    new = Affine({x: whole.products[x], h: whole.products[gated]}, whole.bias)
-                    stacked = _stacked([update, gate, new], x, h)
-                    yield Cell("gru_recurrence", {}, x, (h,), last.outputs, *stacked)
-        total = self._written(sums, *_SUMS)
+                if gate.only(x, *before) and whole.only(x, gated):
+                    new = {x: whole.products[x], **dict.fromkeys(before, whole.products[gated])}
+                    yield "gru_recurrence", (update, gate, Affine(new, whole.bias)), None
+        total = self._written(sums, *SUMS)
         for outside, product in () if total is None else _both(total):
-            of_x = self._affine(outside)
+            of_x = self._affines.of(outside)
             for reset, inner in self._factors(self.writers.get(product)):
-                gate, of_h = self._gate(reset, LOGISTIC), self._affine(inner)
-                if gate is None or of_x is None or of_h is None or not gate.only(x, h):
+                gate, of_h = self._gate(reset, LOGISTIC), self._affines.of(inner)
+                if gate is None or of_x is None or of_h is None or not gate.only(x, *before):
                     continue
-                if of_x.only(x) and of_h.only(h):
-                    new = Affine({**of_x.products, **of_h.products}, of_x.bias)
-                    stacked = _stacked([gate, update, new], x, h)
-                    yield Cell("gru_reset_after", {}, x, (h,), last.outputs, *stacked, inside=of_h.bias)
+                if of_x.only(x) and of_h.only(*before):
+                    new = {**of_x.products, **of_h.products}
+                    yield "gru_reset_after", (gate, update, Affine(new, of_x.bias)), of_h.bias
 
-    def _mixtures(self, last: Operation) -> Iterator[tuple[Operand, Operand, Operand]]:
-        """Yield h, n and z, if an operation may compute (1 - z) n + z h."""
-        for first, second in _both(last) if last.definition in _SUMS else ():
+    def _mixtures(self, last: Operation) -> Iterator[tuple[Operand | None, Operand, Operand]]:
+        """Yield h, if it is not 0, n and z, if an operation may compute (1 - z) n + z h."""
+        for rest, n in self._factors(last):
+            yield from ((None, n, gate) for gate in self._rest_of(rest))
+        for first, second in _both(last) if last.definition in SUMS else ():
             for difference, gate in self._factors(self.writers.get(first)):
                 away = self._written(difference, SUB)
                 if away is not None and away.inputs[0] is not None and away.inputs[1] is second:
                     yield away.inputs[0], second, gate
             for (rest, n), (gate, h) in self._products(first, second):
-                if self._is_rest(rest, gate):
+                if gate in self._rest_of(rest):
                     yield h, n, gate
 
-    def _is_rest(self, rest: Operand, gate: Operand) -> bool:
-        """Tell whether an operand is 1 - gate."""
-        difference, total = self._written(rest, SUB), self._written(rest, *_SUMS)
-        if difference is not None:
-            return number(difference.inputs[0]) == 1 and difference.inputs[1] is gate
-        return total is not None and any(
-            number(one) == 1 and gate in negated(self.writers, less) for less, one in _both(total)
-        )
+    def _rest_of(self, rest: Operand) -> Iterator[Operand]:
+        """Yield the gates of which an operand is 1 - gate."""
+        difference, total = self._written(rest, SUB), self._written(rest, *SUMS)
+        if difference is not None and number(difference.inputs[0]) == 1 and difference.inputs[1] is not None:
+            yield difference.inputs[1]
+        for less, one in () if total is None else _both(total):
+            if number(one) == 1:
+                yield from negated(self.writers, less)
+
+    def _unless_zero(self, state: Operand | None) -> tuple[Operand, ...]:
+        """Return what a state was before reshapes; nothing if it is 0."""
+        source = before_reshapes(self.writers, state)
+        zero = source is None or (source.value is not None and not source.value.any())
+        return () if source is None or zero else (source,)
 
     def _written(self, operand: Operand | None, *ops: object) -> Operation | None:
         """Return the operation of one of these ops that computes an operand, or what that is a reshape of."""
@@ -187,115 +223,51 @@ class Cells:
         products = [self._written(o, *_PRODUCTS) for o in (first, second)]
         yield from ((a, b) for a in self._factors(products[0]) for b in self._factors(products[1]))
 
-    def _gate(self, operand: Operand, op: object) -> Affine | None:
+    def _gate(self, operand: Operand | None, op: object) -> Affine | None:
         """Return what an operand is the activation of."""
         function = self._written(operand, op)
-        return None if function is None else self._affine(function.inputs[0])
-
-    def _affine(self, operand: Operand | None) -> Affine | None:
-        """Return the sum of products that an operand is in each row; None if it is something else."""
-        before = before_reshapes(self.writers, operand)
-        if operand is None or before is None or operand.type.shape[-1:] != before.type.shape[-1:]:
-            return None
-        operand = before
-        if not operand.type.rank:
-            return None
-        if operand.value is not None:
-            rows = operand.type.size == operand.type.shape[-1]
-            return Affine({}, operand.value.reshape(-1).astype(np.float64)) if rows else None
-        writer = self.writers.get(operand)
-        if writer is None or writer.activation is not None or writer.integer:
-            return None
-        if writer.definition in _SUMS:
-            return self._sum(writer)
-        if writer.definition is fully_connected:
-            return self._product(writer)
-        piece = _piece(writer, operand)
-        whole = None if piece is None else self._affine(writer.inputs[0])
-        if piece is None or whole is None or len(whole.bias) < piece.stop:
-            return None
-        parts = {source: weights[piece] for source, weights in whole.products.items()}
-        return Affine(parts, whole.bias[piece])
-
-    def _sum(self, total: Operation) -> Affine | None:
-        """Return the sum of what all operands of a sum are."""
-        products: dict[Operand, Array] = {}
-        bias = np.zeros(total.outputs[0].type.shape[-1])
-        for operand in total.inputs:
-            if (value := number(operand)) is not None:
-                bias = bias + value
-                continue
-            part = self._affine(operand)
-            if part is None or len(part.bias) != len(bias):
-                return None
-            bias = bias + part.bias
-            for source, weights in part.products.items():
-                products[source] = products[source] + weights if source in products else weights
-        return Affine(products, bias)
-
-    def _product(self, product: Operation) -> Affine | None:
-        """Return a product with constant weights."""
-        x, filter, *rest = product.inputs
-        bias, source = rest[0] if rest else None, before_reshapes(self.writers, x)
-        if x is not None and source is not None and x.type.shape[-1:] != source.type.shape[-1:]:
-            source = x  # which has other rows
-        known = filter is not None and filter.value is not None and not filter.hybrid
-        if source is None or filter is None or not known or (bias is not None and bias.value is None):
-            return None
-        if product.outputs[0].hybrid or filter.type.dtype is not DType.FLOAT32:
-            return None
-        assert filter.value is not None
-        weights = filter.value.astype(np.float64)
-        added = np.zeros(len(weights)) + (0 if bias is None or bias.value is None else bias.value)
-        return Affine(self._by_source(source, weights), added)
-
-    def _by_source(self, source: Operand, weights: Array) -> dict[Operand, Array]:
-        """Return what is multiplied, with its weights: the parts of x and h side by side, if these are."""
-        joined, found, last = self._written(source, concat), dict[Operand, Array](), source.type.rank - 1
-        if joined is None or joined.call().axis(joined.attrs["axis"], source.type.rank) != last:
-            return {source: weights}
-        first = 0
-        for operand in joined.inputs:
-            part = before_reshapes(self.writers, operand)
-            if operand is None or part is None or part in found:
-                return {source: weights}
-            found[part] = weights[:, first : first + operand.type.shape[-1]]
-            first += operand.type.shape[-1]
-        return found
+        return None if function is None else self._affines.of(function.inputs[0])
 
 
 def _both(operation: Operation) -> Iterator[tuple[Operand, Operand]]:
     """Yield both operands of a sum or a product in each order, if it has two."""
     if len(operation.inputs) == 2:
         yield from pairs(operation)
-        if operation.definition in (_ADD_N, _MUL_N):
+        if operation.definition in (ADD_N, _MUL_N):
             yield from (pair[::-1] for pair in pairs(operation))
 
 
-def _two(affine: Affine) -> Iterator[tuple[Operand, Operand]]:
-    """Yield the two operands that a sum has products of, in each order; x may be any of them."""
-    if len(affine.products) == 2:
-        a, b = affine.products
-        yield from ((a, b), (b, a))
+def _ends(affine: Affine) -> Iterator[tuple[Operand, tuple[Operand, ...]]]:
+    """Yield the operands that a sum has products of as x and h, in each order; a single one as x."""
+    sources = tuple(affine.products)
+    if len(sources) == 1:
+        yield sources[0], ()
+    elif len(sources) == 2:
+        yield from ((a, (b,)) for a, b in (sources, sources[::-1]))
 
 
-def _stacked(gates: Sequence[Affine], x: Operand, h: Operand) -> tuple[Array, Array, Array]:
-    """Return the weights of x and of h, and the biases, of all gates, one after the other."""
-    of_x, of_h = (np.concatenate([gate.products[source] for gate in gates]) for source in (x, h))
-    return of_x, of_h, np.concatenate([gate.bias for gate in gates])
+def recurrence(
+    to: GraphExpansion, cell: Cell, x: Operand, before: Sequence[Operand], time_major: bool, reverse: bool
+) -> tuple[Operand, ...]:
+    """Add what a cell computes from all x [.., .., elements]: the last states, and y with all h.
+
+    before: the first states [sequences, units]. The first axis of x is of steps, or of sequences.
+    """
+    sums, bias, (*around, size) = x, cell.bias.astype(np.float32), x.type.shape
+    if not cell.of_x[0].is_identity:
+        rows = to.add("reshape", x, shape=(-1, size))
+        sums = to.add("fully_connected", rows, _filter(to, cell.of_x), to.constant(bias))
+        sums = to.add("reshape", sums, shape=(*around, len(bias)))
+    elif bias.any():
+        sums = to.add("add", x, to.constant(bias))
+    inside = [] if cell.inside is None else [to.constant(cell.inside.astype(np.float32))]
+    operands = sums, _filter(to, cell.of_h), *before, *inside
+    return to.results(cell.op, *operands, time_major=time_major, reverse=reverse, **cell.attrs)
 
 
-def _piece(taken: Operation, operand: Operand) -> slice | None:
-    """Return which part of the last axis of its first operand an operation takes; None for others."""
-    x = taken.inputs[0]
-    if x is None or not x.type.rank:
-        return None
-    if taken.definition is split:
-        axis = taken.call().axis(taken.attrs["axis"], x.type.rank)
-        first = sum(o.type.shape[-1] for o in taken.outputs[: taken.outputs.index(operand)])
-        return slice(first, first + operand.type.shape[-1]) if axis == x.type.rank - 1 else None
-    if taken.definition is not strided_slice or taken.attrs["shrink_axes"]:
-        return None
-    *rows, last = selection(taken.call())
-    whole = [range(n) for n in x.type.shape[:-1]] == rows
-    return slice(last.start, last.stop) if whole and last.step == 1 and len(last) else None
+def _filter(to: GraphExpansion, parts: Sequence[Weights]) -> Operand:
+    """Return weights as an operand: a filter itself, if they are all of its."""
+    first = parts[0].filter
+    if len(parts) == 1 and first is not None and first.type.shape == parts[0].shape:
+        return first
+    return to.constant(np.concatenate([part.value() for part in parts]))

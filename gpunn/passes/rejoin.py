@@ -1,7 +1,8 @@
 """Concatenations take a tensor that is there, instead of what stands side by side in it.
 
 They take a tensor itself instead of all of its pieces, and the result of an earlier concatenation instead of
-all that this has joined. One of two pieces the other way round is a tensor that moves around.
+all that this has joined. One of two pieces the other way round is a tensor that moves around. A stack of all
+slices of a tensor is the tensor, or has it the other way round.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from dataclasses import dataclass, field, replace
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.ops.kernels.strides import dense, rows_walked
-from gpunn.ops.movement.basic import concat
+from gpunn.ops.movement.basic import concat, reshape
 from gpunn.ops.movement.roll import roll
+from gpunn.ops.movement.split import stack
+from gpunn.ops.movement.strided_slice import strided_slice
 from gpunn.passes.rewrite import with_changes
 from gpunn.rows import Rows
 
@@ -30,6 +33,8 @@ def rejoin(model: Graph) -> Graph:
     known = _Known(pieces_of(model))
 
     def change(operation: Operation) -> Operation:
+        if operation.definition is stack:
+            return known.unstacked(operation)
         if operation.definition is not concat:
             return operation
         axis = operation.call().axis(operation.attrs["axis"], operation.outputs[0].type.rank)
@@ -88,6 +93,21 @@ class _Known:
         shifts = tuple(n if d == axis else 0 for d, n in enumerate(last.type.shape))
         return replace(operation, op=roll.name, inputs=(source,), attrs={"shifts": shifts})
 
+    def unstacked(self, operation: Operation) -> Operation:
+        """Return what gives a tensor, if an operation stacks all of its slices; else the operation."""
+        first, result = operation.inputs[0], operation.outputs[0].type
+        source, _ = (None, None) if first is None else self.pieces.get(first, (None, None))
+        if source is None or source.type != result:
+            return operation
+        axis, slices = operation.call().axis(operation.attrs["axis"], result.rank), operation.inputs
+        if count_pieces(slices, source, axis, self.pieces, stacked=True):
+            return replace(operation, op=reshape.name, inputs=(source,), attrs={"shape": result.shape})
+        if count_pieces(slices[::-1], source, axis, self.pieces, stacked=True):
+            whole, strides = (None,) * result.rank, tuple(-1 if d == axis else 1 for d in range(result.rank))
+            attrs = {"begin": whole, "end": whole, "strides": strides, "shrink_axes": ()}
+            return replace(operation, op=strided_slice.name, inputs=(source,), attrs=attrs)
+        return operation
+
     def rejoined(self, inputs: _Inputs, axis: int) -> Iterator[Operand | None]:
         """Yield what a concatenation along an axis takes."""
         place = 0
@@ -108,12 +128,19 @@ class _Known:
         return max(found, key=lambda pair: pair[1])
 
 
-def count_pieces(inputs: _Inputs, source: Operand, axis: int, pieces: Pieces) -> int:
-    """Return how many inputs, from the first one on, make up a tensor along an axis; 0 if they do not."""
+def count_pieces(
+    inputs: _Inputs, source: Operand, axis: int, pieces: Pieces, *, stacked: bool = False
+) -> int:
+    """Return how many inputs, from the first one on, make up a tensor along an axis; 0 if they do not.
+
+    stacked: along an axis that they do not have themselves.
+    """
     shape, steps, end = source.type.shape, dense(source.type.shape), 0
     for number, operand in enumerate(inputs):
         assert operand is not None
         piece = operand.type.shape
+        if stacked:
+            piece = (*piece[:axis], 1, *piece[axis:])
         others = len(piece) == len(shape) and (*piece[:axis], shape[axis], *piece[axis + 1 :]) == shape
         if not others or pieces.get(operand) != (source, rows_walked(piece, steps, end * steps[axis])):
             return 0

@@ -17,7 +17,7 @@ from gpunn.graph.operation import Operand, Operation
 from gpunn.ops import OPS
 from gpunn.ops.control import while_loop
 from gpunn.ops.movement.basic import concat
-from gpunn.passes.cells import Cell, Cells
+from gpunn.passes.cells import Cell, Cells, recurrence
 from gpunn.passes.expand import GraphExpansion
 from gpunn.passes.fold import fold_constants
 from gpunn.passes.forms import Writers, before_reshapes, readers_of, writers_of, written_by
@@ -73,7 +73,7 @@ class _Steps:
                 row = writer.inputs[2] if writer is not None and writer.definition is _SCATTER else kept
                 candidates[self._before(row)] = None
         for state in candidates:
-            yield from Cells(self.writers).of(state)
+            yield from (cell for cell in Cells(self.writers).of(state) if cell.before)
 
     def written(self, cell: Cell, read: Sequence[int], around: Writers) -> list[Operation] | None:
         """Return what computes the results of the loop that are read; None if it computes something else.
@@ -86,7 +86,7 @@ class _Steps:
             return None
         number, first = taken
         x, fixed = self.loop.inputs[number], self.body.outputs[number] is self.body.inputs[number]
-        if x is None or not fixed or x.type.shape[1:] != (batch, cell.of_x.shape[1]):
+        if x is None or not fixed or x.type.shape[1:] != (batch, cell.of_x[0].shape[1]):
             return None
         wide = all(start.type.shape[-2:] == (batch, units) for start, _ in starts)
         if first + self.rounds > x.type.shape[0] or not wide:
@@ -98,7 +98,8 @@ class _Steps:
             to.add("reshape", start if row is None else _rows(to, start, row, row + 1), shape=(batch, units))
             for start, row in starts
         ]
-        results = _recurrence(to, cell, _rows(to, x, first, first + self.rounds), before)
+        rows = _rows(to, x, first, first + self.rounds)
+        results = recurrence(to, cell, rows, before, time_major=True, reverse=False)
         exchange = {}
         for k in read:
             made = self._result(to, cell, k, results, around)
@@ -217,13 +218,3 @@ def _rows(to: GraphExpansion, of: Operand, begin: int, end: int) -> Operand:
     zeros = (0,) * (of.type.rank - 1)
     until = (end, *of.type.shape[1:])
     return to.add("strided_slice", of, begin=(begin, *zeros), end=until, strides=(1,) * of.type.rank)
-
-
-def _recurrence(to: GraphExpansion, cell: Cell, x: Operand, before: Sequence[Operand]) -> tuple[Operand, ...]:
-    """Add what a cell computes from rows of x [steps, batch, elements]: the last states, and y with all h."""
-    steps, batch, size = x.type.shape
-    of_x, of_h, bias = (to.constant(v.astype(np.float32)) for v in (cell.of_x, cell.of_h, cell.bias))
-    sums = to.add("fully_connected", to.add("reshape", x, shape=(steps * batch, size)), of_x, bias)
-    sums = to.add("reshape", sums, shape=(steps, batch, len(cell.of_x)))
-    inside = [] if cell.inside is None else [to.constant(cell.inside.astype(np.float32))]
-    return to.results(cell.op, sums, of_h, *before, *inside, time_major=True, **cell.attrs)

@@ -64,6 +64,7 @@ def agree(
     return found
 
 
+@pytest.mark.usefixtures("steps_stay")
 @pytest.mark.parametrize("every", [False, True])
 @pytest.mark.parametrize("cell", CELLS)
 def test_unrolled_layers_are_one_dispatch(

@@ -76,7 +76,7 @@ def agree(model: Model, inputs: Sequence[Array], monkeypatch: pytest.MonkeyPatch
     return found
 
 
-@pytest.mark.usefixtures("loops_stay")
+@pytest.mark.usefixtures("steps_stay")
 def test_a_loop_is_one_submission_and_reads_back_only_results(gpu: str) -> None:
     layer = Layer("lstm", 20)
     with gpunn.load(layer_file(layer)).compile(gpu) as compiled:
@@ -90,7 +90,7 @@ def test_a_loop_is_one_submission_and_reads_back_only_results(gpu: str) -> None:
 @pytest.mark.parametrize("updates", [False, True])
 @pytest.mark.parametrize("every", [False, True])
 @pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.usefixtures("loops_stay")
+@pytest.mark.usefixtures("steps_stay")
 def test_recurrent_layers(
     cell: str, every: bool, updates: bool, gpu: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,7 +229,7 @@ def test_elements_of_16_and_64_bits(gpu: str, monkeypatch: pytest.MonkeyPatch) -
     np.testing.assert_array_equal(found[1], inputs[1] * -27)
 
 
-@pytest.mark.usefixtures("loops_stay")
+@pytest.mark.usefixtures("steps_stay")
 def test_relaxed_compilations(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
     layer = Layer("gru", 6)
     model, x = gpunn.load(layer_file(layer)), random(1, 1, 6, layer.features)

@@ -18,7 +18,7 @@ from tests.ops.harness import random
 
 
 @pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.usefixtures("loops_stay")
+@pytest.mark.usefixtures("steps_stay")
 def test_recurrent_layers_in_wide_workgroups(cell: str, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A GPU has 64 invocations where software has 8; both sides here are lavapipe."""
     monkeypatch.setattr("gpunn.backends.webgpu.loop.NARROW", 64)

@@ -22,9 +22,15 @@ Step = Callable[[Model, Operand, list[Operand]], list[Operand]]
 
 
 def product(body: Model, seed: int, x: Operand, count: int = UNITS, bias: bool = False) -> Operand:
-    filter = body.constant("w", weights(seed, count, x.type.shape[-1]))
+    filter = shared(body, f"w{seed}", weights(seed, count, x.type.shape[-1]))
     more = [body.constant("b", weights(seed + 50, count))] if bias else []
     return add(body, "fully_connected", x, filter, *more)
+
+
+def shared(body: Model, name: str, value: Any) -> Operand:
+    """Return the constant of that name, which is added once."""
+    found = (o for operation in body.operations for o in operation.inputs if o is not None and o.name == name)
+    return next(found, None) or body.constant(name, value)
 
 
 def gates(body: Model, sums: Operand, count: int) -> list[Operand]:

@@ -140,7 +140,7 @@ def test_loops_over_steps(layer: Layer, backend: str) -> None:
 @pytest.mark.parametrize(
     "change", ["start", "counter", "places", "twice", "x", "h", "gate", "old", "rest"], ids=str
 )
-def test_other_loops_stay(change: str) -> None:
+def test_other_steps_stay(change: str) -> None:
     """`old` is a row of x of as many units as h."""
     layer = Layer(change=change)
     if change in ("places", "twice"):
@@ -152,7 +152,7 @@ def test_other_loops_stay(change: str) -> None:
     assert "while_loop" in ops(optimise(model))
 
 
-def test_a_network_without_loops_stays() -> None:
+def test_a_network_without_steps_stays() -> None:
     model = Model()
     model.output(add(model, "tanh", model.input("x", float32(3))))
     assert fuse_step_loops(model) is model
