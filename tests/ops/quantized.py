@@ -13,7 +13,8 @@ from gpunn.types import Array, DType, Quantization, TensorType
 DTYPES = (DType.UINT8, DType.INT8)
 SEEDS = range(6)
 both = pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: d.value)
-every_width = pytest.mark.parametrize("dtype", (*DTYPES, DType.INT16), ids=lambda d: d.value)
+WIDTHS = *DTYPES, DType.INT16
+every_width = pytest.mark.parametrize("dtype", WIDTHS, ids=lambda d: d.value)
 seeds = pytest.mark.parametrize("seed", SEEDS)
 
 

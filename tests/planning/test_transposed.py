@@ -24,6 +24,7 @@ from gpunn.rows import Rows, Walk
 from gpunn.types import Array, DType, Quantization, Shape, TensorType, float32
 from tests.evaluator import random_inputs
 from tests.ops.harness import limit_device, random
+from tests.pairwise import pairwise
 from tests.planning.appending import (
     add,
     batch,
@@ -141,11 +142,10 @@ def reduced(model: Model, x: Operand, _: int) -> Operand:
 
 
 PRODUCERS = (unary, conv, pointwise, depthwise, pooled, batch, a_sum_behind, reduced)
+SHAPES, ORDERS = ((1, 4, 6, 8), (3, 5, 7, 4), (2, 3, 5, 7)), ((0, 2, 1, 3), (0, 3, 1, 2), (3, 2, 1, 0))
 
 
-@pytest.mark.parametrize("produced", PRODUCERS)
-@pytest.mark.parametrize("shape", [(1, 4, 6, 8), (3, 5, 7, 4), (2, 3, 5, 7)], ids=str)
-@pytest.mark.parametrize("perm", [(0, 2, 1, 3), (0, 3, 1, 2), (3, 2, 1, 0)], ids=str)
+@pytest.mark.parametrize(("produced", "shape", "perm"), pairwise(PRODUCERS, SHAPES, ORDERS))
 def test_any_kernel_writes_in_another_order(
     produced: Callable[[Model, Operand, int], Operand], shape: Shape, perm: Shape
 ) -> None:

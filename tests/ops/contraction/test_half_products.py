@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,10 @@ def halves(hardware_gpu: str, monkeypatch: pytest.MonkeyPatch) -> str:
     return hardware_gpu
 
 
-@pytest.fixture(params=(TILE, LARGE_TILE), ids=lambda tile: f"{tile.side}")
+HALF_TILES = TILE, LARGE_TILE
+
+
+@pytest.fixture(params=HALF_TILES, ids=lambda tile: f"{tile.side}")
 def packed_halves(request: pytest.FixtureRequest, halves: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """Let products of filters that are packed in f16 be computed so, in tiles of each size."""
     monkeypatch.setattr(workgroup_product, "TILE", request.param)
@@ -80,7 +84,9 @@ def assert_within_bound(y: Array, inputs: list[Array]) -> None:
     assert (np.abs(y - exact) <= limit).all()
 
 
-@pytest.mark.parametrize("shape", PRODUCTS, ids=str)
+@pytest.mark.parametrize(
+    ("shape", "packed_halves"), [*zip(PRODUCTS, cycle(HALF_TILES))], indirect=["packed_halves"]
+)
 def test_products_in_f16(shape: tuple[int, int, int], packed_halves: str) -> None:
     rows, depth, channels = shape
     inputs = [random(1, rows, depth), random(2, channels, depth), random(3, channels)][: 2 + rows % 2]
@@ -189,8 +195,7 @@ def assert_matrices_within_bound(
     assert (np.abs(y - exact) <= limit).all()
 
 
-@pytest.mark.parametrize("attrs", ADJOINTS, ids=str)
-@pytest.mark.parametrize("shape", STACKS, ids=str)
+@pytest.mark.parametrize(("shape", "attrs"), [*zip(STACKS * 2, cycle(ADJOINTS))])
 def test_computed_matrices_in_f16(shape: Any, attrs: dict[str, bool], halves: str) -> None:
     left, right, rows, depth, columns = shape
     narrow = (depth % 2 == 0, columns % 2 == 0)

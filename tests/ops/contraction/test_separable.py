@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -142,8 +143,7 @@ def test_both_convolutions(case: Any, hardware: str) -> None:
 
 
 @pytest.mark.usefixtures("in_tiles")
-@pytest.mark.parametrize("tile", [SLICED_TILE, LARGE_TILE], indirect=True, ids=lambda tile: str(tile.side))
-@pytest.mark.parametrize("case", CASES, ids=described)
+@pytest.mark.parametrize(("case", "tile"), [*zip(CASES, cycle((SLICED_TILE, LARGE_TILE)))], indirect=["tile"])
 def test_other_tiles(case: Any, hardware_gpu: str, tile: WorkgroupTile) -> None:
     check_both(*case, hardware_gpu)
 
@@ -151,7 +151,7 @@ def test_other_tiles(case: Any, hardware_gpu: str, tile: WorkgroupTile) -> None:
 @pytest.mark.parametrize(
     ("case", "side", "splits"),
     [
-        *((case, *division) for case in WIDE for division in ((4, 4), (8, 32))),
+        *((case, *division) for case, division in zip(WIDE, cycle(((4, 4), (8, 32))))),
         *((WIDE[1], *division) for division in ((4, 64), (16, 8), (32, 8), (32, 4))),
         *((case, 16, 16) for case in drawn_cases() if depth_of(case) > 12),
     ],

@@ -18,6 +18,7 @@ from tests.ops.contraction.quantized_product import ATTRS, DTYPES, Case
 from tests.ops.contraction.test_broadcast_tile import limit_subgroups
 from tests.ops.harness import as_software, model_of, random, require_shared_rows, take_body
 from tests.ops.integer_checks import integer_model
+from tests.pairwise import pairwise
 
 SOFTWARE = replace(BASELINE, software=True, subgroup_sizes=(8, 8), features=frozenset({SUBGROUPS}))
 SHAPES = (
@@ -35,13 +36,13 @@ def subgroup(request: pytest.FixtureRequest, gpu: str, monkeypatch: pytest.Monke
     return limit_subgroups(monkeypatch, request.param)
 
 
-@pytest.mark.parametrize("kind", DTYPES)
-@pytest.mark.parametrize(("op", "x", "filter", "body"), SHAPES)
-def test_shared_rows(
-    op: str, x: Any, filter: Any, body: str, kind: str, subgroup: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(
+    ("shape", "kind", "subgroup"), pairwise(SHAPES, [*DTYPES], (4, 8)), indirect=["subgroup"]
+)
+def test_shared_rows(shape: Any, kind: str, subgroup: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    op, x, filter, body = shape
     take_body(monkeypatch, body)
-    number = SHAPES.index((op, x, filter, body)) + len(kind)
+    number = SHAPES.index(shape) + len(kind)
     attrs = {"activation": "relu"} if body == "matmul_broadcast" else ATTRS[number % len(ATTRS)]
     case = Case(op, kind, x, filter, seed=number, bias=number % 3 > 0)
     values = np.unique(case.check(subgroup, attrs))

@@ -17,6 +17,7 @@ from tests.ops.contraction.quantized_product import DTYPES, Case
 from tests.ops.contraction.test_broadcast_tile import limit_subgroups
 from tests.ops.contraction.test_winograd import SINGLY, SOFTWARE, take_way
 from tests.ops.integer_checks import integer_model
+from tests.pairwise import pairwise
 
 CASES: tuple[tuple[tuple[int, ...], int, dict[str, Any]], ...] = (
     ((1, 4, 4, 8), 32, {"padding": "same"}),
@@ -41,10 +42,11 @@ def test_a_packed_filter() -> None:
     assert not packed[:, 1, :, 1:].any()
 
 
-@pytest.mark.parametrize("edge", [2, 4])
-@pytest.mark.parametrize("loops", [True, False], ids=["loops", "written out"])
-@pytest.mark.parametrize("kind", DTYPES)
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize(
+    ("case", "kind", "loops", "edge", "subgroup"),
+    pairwise(CASES, [*DTYPES], (True, False), (2, 4), (4, 8)),
+    indirect=["subgroup"],
+)
 def test_convolutions(
     case: Any, kind: str, loops: bool, edge: int, subgroup: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

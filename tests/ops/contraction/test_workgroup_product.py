@@ -17,10 +17,12 @@ from gpunn.ops.call import Call
 from gpunn.ops.contraction.workgroup_product import workgroup_stack
 from gpunn.ops.kernels.workgroup_tile import WorkgroupTile
 from gpunn.types import DType, TensorType, float32
+from tests.ops.contraction.conftest import TILES
 from tests.ops.contraction.test_batch_matmul import ADJOINTS, bound, matrices
 from tests.ops.contraction.test_broadcast_tile import described, windows
 from tests.ops.contraction.test_conv import tolerance
 from tests.ops.harness import check, limit_device, random, take_body
+from tests.pairwise import pairwise
 
 MEMORY = {**BASELINE.limits, "max-compute-workgroup-storage-size": 1 << 15}
 FEATURES = frozenset({SUBGROUPS, HALF_PRECISION})
@@ -45,8 +47,9 @@ def test_products(
     )
 
 
-@pytest.mark.parametrize("shape", PRODUCTS, ids=str)
-@pytest.mark.parametrize("constants", [(), (2,), (1,)], ids=str)
+@pytest.mark.parametrize(
+    ("shape", "constants", "tile"), pairwise(PRODUCTS, [(), (2,), (1,)], [*TILES.values()]), indirect=["tile"]
+)
 def test_products_with_computed_filters(
     shape: tuple[int, int, int],
     constants: tuple[int, ...],
@@ -79,8 +82,9 @@ STACKS: tuple[tuple[tuple[int, ...], tuple[int, ...], int, int, int], ...] = (
 )
 
 
-@pytest.mark.parametrize("attrs", ADJOINTS, ids=str)
-@pytest.mark.parametrize("shape", STACKS, ids=str)
+@pytest.mark.parametrize(
+    ("shape", "attrs", "tile"), pairwise(STACKS, ADJOINTS, [*TILES.values()]), indirect=["tile"]
+)
 def test_stacks_of_computed_matrices(
     shape: Any,
     attrs: dict[str, bool],

@@ -17,7 +17,8 @@ from gpunn.ops.fixed_point.tables import A_CALL, by_pairs
 from gpunn.types import Array, DType, Quantization, TensorType, float32
 from tests.ops.elementwise.test_quantized_unary import UNARY
 from tests.ops.integer_checks import check_integer, computed, litert_integer
-from tests.ops.quantized import Draw, both, every_width, near, quantized, reals, seeds, stored
+from tests.ops.quantized import SEEDS, WIDTHS, Draw, both, every_width, near, quantized, reals, seeds, stored
+from tests.pairwise import pairwise
 
 BINARY: Mapping[str, Callable[[Array, Array], Array]] = {
     "add": np.add,
@@ -38,9 +39,7 @@ SHAPES = (  # of the first and the second operand: dense, per channel, one eleme
 )
 
 
-@seeds
-@every_width
-@pytest.mark.parametrize("op", BINARY)
+@pytest.mark.parametrize(("op", "dtype", "seed"), pairwise([*BINARY], WIDTHS, SEEDS))
 def test_binary(op: str, dtype: DType, seed: int, backend: str) -> None:
     draw = Draw(seed, dtype)
     for shapes in SHAPES[seed % 2 :: 2]:
@@ -104,9 +103,7 @@ def pair(seed: int, dtype: DType, *shapes: tuple[int, ...]) -> list[TensorType]:
     return [draw.type(*s) for s in shapes]
 
 
-@seeds
-@every_width
-@pytest.mark.parametrize("op", COMPARISONS)
+@pytest.mark.parametrize(("op", "dtype", "seed"), pairwise([*COMPARISONS], WIDTHS, SEEDS))
 def test_comparisons(op: str, dtype: DType, seed: int, backend: str) -> None:
     for shapes in SHAPES[seed % 2 :: 2]:
         types = pair(seed, dtype, *shapes)

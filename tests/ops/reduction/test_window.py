@@ -21,6 +21,7 @@ from gpunn.types import Array, DType, Quantization, TensorType
 from tests.ops.harness import EPS, check, model_of, random
 from tests.ops.integer_checks import integer_model
 from tests.ops.movement.test_dilate import placed
+from tests.pairwise import pairwise
 
 FUNCTIONS: Mapping[str, tuple[Callable[..., Any], float]] = {
     "sum": (np.sum, 0),
@@ -66,13 +67,12 @@ def joined(x: Array, function: str, initial: Any, size: Sequence[int], ways: Map
     return result
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.int8])
-@pytest.mark.parametrize("function", FUNCTIONS)
-@pytest.mark.parametrize(("shape", "size", "ways"), WINDOWS)
-def test_windows(
-    shape: Sequence[int], size: Sequence[int], ways: dict[str, Any], function: str, dtype: Any, backend: str
-) -> None:
+@pytest.mark.parametrize(
+    ("window", "function", "dtype"), pairwise(WINDOWS, [*FUNCTIONS], [np.float32, np.int32, np.int8])
+)
+def test_windows(window: Any, function: str, dtype: Any, backend: str) -> None:
     """Each term rounds in float32: at most 16 terms of up to 4 are added, or terms of up to 2 multiplied."""
+    shape, size, ways = window
     x = random(1, *shape, low=-2, high=2) if dtype is np.float32 else random(1, *shape).astype(dtype)
     attrs = {"function": function, "size": size, **ways}
     atol = 16 * 64 * EPS if dtype is np.float32 and function in ("sum", "prod") else 0
@@ -195,12 +195,11 @@ AXES: list[tuple[Sequence[int], Sequence[int]]] = [
 ]
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.int64, np.int8])
-@pytest.mark.parametrize("function", FUNCTIONS)
-@pytest.mark.parametrize(("shape", "axes"), AXES)
-def test_whole_axes(
-    shape: Sequence[int], axes: Sequence[int], function: str, dtype: Any, backend: str
-) -> None:
+@pytest.mark.parametrize(
+    ("case", "function", "dtype"), pairwise(AXES, [*FUNCTIONS], [np.float32, np.int32, np.int64, np.int8])
+)
+def test_whole_axes(case: Any, function: str, dtype: Any, backend: str) -> None:
+    shape, axes = case
     x = random(0, *shape, low=-3, high=3).astype(dtype)
     x, total = np.asarray(x), x.astype(np.float64)
     for start in (2, -1):
