@@ -289,6 +289,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of random moments")
     parser.add_argument("--markdown", action="store_true", help="print a table for a page")
     parsed = parser.parse_args(arguments)
+    known = {f"{backend}:{case}" for backend in (*BACKENDS, ISOLATED) for case in CASES}
+    for name in parsed.cases:
+        if name not in known:
+            parser.error(f"no case {name!r}")
     faulthandler.enable()
     rows: list[tuple[str, ...]] = []
     for name in parsed.cases or [f"{b}:{c}" for b in BACKENDS for c in CASES]:

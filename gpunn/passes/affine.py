@@ -6,8 +6,8 @@ for all gates, of which each takes a piece; biases in products, or added to them
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -79,9 +79,14 @@ class Affine(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Affines:
-    """Finds sums of products in the rows of operands of a graph."""
+    """Finds sums of products in the rows of operands of a graph, each once.
+
+    same: the filters that others are equal to.
+    """
 
     writers: Writers
+    same: Mapping[Operand, Operand] = field(default_factory=dict)
+    _found: dict[Operand, Affine] = field(default_factory=dict)
 
     def of(self, operand: Operand | None) -> Affine | None:
         """Return the sum that an operand is in each row; what nothing is known of is its own source."""
@@ -93,9 +98,11 @@ class Affines:
         if before.value is not None:
             rows = before.value.reshape(-1, before.type.shape[-1]).astype(np.float64)
             return Affine({}, rows[0]) if (rows == rows[0]).all() else None
-        writer = self.writers.get(before)
-        found = None if writer is None else self._computed(writer, before)
-        return found or _as_it_is(before)
+        if before not in self._found:
+            writer = self.writers.get(before)
+            found = None if writer is None else self._computed(writer, before)
+            self._found[before] = found or _as_it_is(before)
+        return self._found[before]
 
     def _computed(self, writer: Operation, result: Operand) -> Affine | None:
         """Return the sum that an operation computes, or takes a piece of; None if it does something else."""
@@ -140,7 +147,7 @@ class Affines:
             return None
         count = filter.type.shape[0]
         added = np.zeros(count) + (0 if bias is None or bias.value is None else bias.value)
-        return Affine(self._by_source(source, filter, range(count)), added)
+        return Affine(self._by_source(source, self.same.get(filter, filter), range(count)), added)
 
     def _by_source(self, source: Operand, filter: Operand, rows: range) -> dict[Operand, Weights]:
         """Return what is multiplied, with its weights: the parts of x and h side by side, if these are."""

@@ -18,7 +18,7 @@ from gpunn.passes.forms import LOGISTIC, MUL, SUB, TANH, Writers, before_reshape
 from gpunn.types import Array, DType
 
 _RELU, _MUL_N = (OPS[name] for name in ("relu", "mul_n"))
-_PRODUCTS = MUL, _MUL_N
+_PRODUCTS, _FUNCTIONS = (MUL, _MUL_N), (TANH, LOGISTIC, _RELU)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,7 +45,7 @@ class Cell:
     @property
     def units(self) -> int:
         """Return the number of units of a state."""
-        return self.of_h[0].shape[1]
+        return self._sums[0].products[self.before[0]].shape[1]
 
     @property
     def of_x(self) -> tuple[Weights, ...]:
@@ -69,10 +69,12 @@ class Cell:
     @property
     def whole(self) -> bool:
         """Tell whether each gate has a number for each unit, none of which is broadcast, and h a product."""
-        known = all(part.filter is not None for part in self.of_h)
-        of_x = self.of_x[0].is_identity or all(part.filter is not None for part in self.of_x)
-        rows = sum(part.shape[0] for part in self.of_h)
-        return known and of_x and len(self.bias) == rows == len(self.gates) * self.units
+        of_h = [gate.products[self.before[0]] for gate in self._sums]
+        if any(part.filter is None or part.shape[0] != self.units for part in of_h):
+            return False
+        of_x = self.of_x
+        known = of_x[0].is_identity or all(part.filter is not None for part in of_x)
+        return known and all(len(gate.bias) == self.units for gate in self._sums)
 
     def follows(self, previous: Cell) -> bool:
         """Tell whether this may be the step behind another: it has the same weights."""
@@ -92,27 +94,34 @@ class Cell:
 class Cells:
     """Finds the cells whose states operands of a graph are."""
 
-    writers: Writers
+    affines: Affines
+
+    @property
+    def writers(self) -> Writers:
+        """Return the operations that compute operands."""
+        return self.affines.writers
 
     def of(self, state: Operand | None) -> Iterator[Cell]:
         """Yield the cells of which an operand may be the state h behind a step; also those on zeros."""
         last = self.writers.get(before_reshapes(self.writers, state))
         if last is None or last.integer or last.outputs[0].type.dtype is not DType.FLOAT32:
             return
-        ways = (self._plain, *(() if last.activation else (self._lstm, self._gru)))
-        yield from (cell for way in ways for cell in way(last) if not cell.before or cell.whole)
-
-    @property
-    def _affines(self) -> Affines:
-        return Affines(self.writers)
+        definition, found = last.definition, list[Iterator[Cell]]()
+        if last.activation is not None or definition in _FUNCTIONS:
+            found = [self._plain(last)]
+        elif definition in _PRODUCTS:
+            found = [self._lstm(last), self._gru(last)]
+        elif definition in SUMS:
+            found = [self._gru(last)]
+        yield from (cell for cells in found for cell in cells if not cell.before or cell.whole)
 
     def _plain(self, last: Operation) -> Iterator[Cell]:
         """Yield h = f(x w + h r + b)."""
         total, activation = None, last.activation
-        if activation is None and last.definition in (TANH, LOGISTIC, _RELU):
-            total, activation = self._affines.of(last.inputs[0]), last.op
-        elif activation is not None and last.definition in SUMS:
-            total = self._affines.sum(last)
+        if activation is None:
+            total, activation = self.affines.of(last.inputs[0]), last.op
+        elif last.definition in SUMS:
+            total = self.affines.sum(last)
         for x, before in () if total is None else _ends(total):
             yield Cell("recurrence", {"activation": activation}, x, before, last.outputs, (total,))
 
@@ -155,7 +164,7 @@ class Cells:
         self, update: Affine, sums: Operand | None, x: Operand, before: tuple[Operand, ...]
     ) -> Iterator[tuple[str, tuple[Affine | None, ...], Array | None]]:
         """Yield the op, gates and bias inside of GRUs with this update gate and sums of the candidate."""
-        whole = self._affines.of(sums)
+        whole = self.affines.of(sums)
         if whole is not None and not before and whole.only(x):
             yield "gru_recurrence", (update, None, whole), None
             yield "gru_reset_after", (None, update, whole), None
@@ -169,9 +178,9 @@ class Cells:
                     yield "gru_recurrence", (update, gate, Affine(new, whole.bias)), None
         total = self._written(sums, *SUMS)
         for outside, product in () if total is None else _both(total):
-            of_x = self._affines.of(outside)
+            of_x = self.affines.of(outside)
             for reset, inner in self._factors(self.writers.get(product)):
-                gate, of_h = self._gate(reset, LOGISTIC), self._affines.of(inner)
+                gate, of_h = self._gate(reset, LOGISTIC), self.affines.of(inner)
                 if gate is None or of_x is None or of_h is None or not gate.only(x, *before):
                     continue
                 if of_x.only(x) and of_h.only(*before):
@@ -226,7 +235,7 @@ class Cells:
     def _gate(self, operand: Operand | None, op: object) -> Affine | None:
         """Return what an operand is the activation of."""
         function = self._written(operand, op)
-        return None if function is None else self._affines.of(function.inputs[0])
+        return None if function is None else self.affines.of(function.inputs[0])
 
 
 def _both(operation: Operation) -> Iterator[tuple[Operand, Operand]]:

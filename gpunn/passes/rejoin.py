@@ -1,8 +1,8 @@
 """Concatenations take a tensor that is there, instead of what stands side by side in it.
 
 They take a tensor itself instead of all of its pieces, and the result of an earlier concatenation instead of
-all that this has joined. One of two pieces the other way round is a tensor that moves around. A stack of all
-slices of a tensor is the tensor, or has it the other way round.
+all that this has joined. One of two pieces the other way round is a tensor that moves around. What joins all
+slices of a tensor, so that they lie as in the tensor, gives it another shape.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from gpunn.ops.movement.split import stack
 from gpunn.ops.movement.strided_slice import strided_slice
 from gpunn.passes.rewrite import with_changes
 from gpunn.rows import Rows
+from gpunn.types import Shape
 
 _Inputs = tuple[Operand | None, ...]
 Pieces = Mapping[Operand, tuple[Operand, Rows | None]]
@@ -33,11 +34,11 @@ def rejoin(model: Graph) -> Graph:
     known = _Known(pieces_of(model))
 
     def change(operation: Operation) -> Operation:
-        if operation.definition is stack:
-            return known.unstacked(operation)
-        if operation.definition is not concat:
+        if operation.definition not in (concat, stack):
             return operation
         axis = operation.call().axis(operation.attrs["axis"], operation.outputs[0].type.rank)
+        if (whole := known.whole(operation, axis)) is not None or operation.definition is stack:
+            return whole or operation
         if len(operation.inputs) == 2 and (rolled := known.rolled(operation, axis)) is not None:
             return rolled
         inputs = tuple(known.rejoined(operation.inputs, axis))
@@ -93,20 +94,40 @@ class _Known:
         shifts = tuple(n if d == axis else 0 for d, n in enumerate(last.type.shape))
         return replace(operation, op=roll.name, inputs=(source,), attrs={"shifts": shifts})
 
-    def unstacked(self, operation: Operation) -> Operation:
-        """Return what gives a tensor, if an operation stacks all of its slices; else the operation."""
-        first, result = operation.inputs[0], operation.outputs[0].type
+    def whole(self, operation: Operation, axis: int) -> Operation | None:
+        """Return what gives a tensor another shape, if an operation joins all of its pieces in order.
+
+        A stack of all slices in the other order has the tensor the other way round. None for others.
+        """
+        slices, result, stacked = operation.inputs, operation.outputs[0].type, operation.definition is stack
+        first = slices[0]
         source, _ = (None, None) if first is None else self.pieces.get(first, (None, None))
-        if source is None or source.type != result:
-            return operation
-        axis, slices = operation.call().axis(operation.attrs["axis"], result.rank), operation.inputs
-        if count_pieces(slices, source, axis, self.pieces, stacked=True):
+        alike = source is not None and source.type.with_shape(result.shape) == result
+        if source is None or not alike or source.type.size != result.size or operation.activation is not None:
+            return None
+        if self._in_order(slices, source, result.shape, axis, stacked):
             return replace(operation, op=reshape.name, inputs=(source,), attrs={"shape": result.shape})
-        if count_pieces(slices[::-1], source, axis, self.pieces, stacked=True):
-            whole, strides = (None,) * result.rank, tuple(-1 if d == axis else 1 for d in range(result.rank))
-            attrs = {"begin": whole, "end": whole, "strides": strides, "shrink_axes": ()}
+        if (
+            stacked
+            and source.type == result
+            and self._in_order(slices[::-1], source, result.shape, axis, True)
+        ):
+            ends, strides = (None,) * result.rank, tuple(-1 if d == axis else 1 for d in range(result.rank))
+            attrs = {"begin": ends, "end": ends, "strides": strides, "shrink_axes": ()}
             return replace(operation, op=strided_slice.name, inputs=(source,), attrs=attrs)
-        return operation
+        return None
+
+    def _in_order(self, slices: _Inputs, source: Operand, shape: Shape, axis: int, stacked: bool) -> bool:
+        """Tell whether slices lie in a tensor as what joins them along an axis puts them side by side."""
+        steps, end = dense(shape), 0
+        for operand in slices:
+            assert operand is not None
+            piece = operand.type.shape
+            extents = (*piece[:axis], 1, *piece[axis:]) if stacked else piece
+            if self.pieces.get(operand) != (source, rows_walked(extents, steps, end * steps[axis])):
+                return False
+            end += extents[axis]
+        return True
 
     def rejoined(self, inputs: _Inputs, axis: int) -> Iterator[Operand | None]:
         """Yield what a concatenation along an axis takes."""
@@ -128,19 +149,12 @@ class _Known:
         return max(found, key=lambda pair: pair[1])
 
 
-def count_pieces(
-    inputs: _Inputs, source: Operand, axis: int, pieces: Pieces, *, stacked: bool = False
-) -> int:
-    """Return how many inputs, from the first one on, make up a tensor along an axis; 0 if they do not.
-
-    stacked: along an axis that they do not have themselves.
-    """
+def count_pieces(inputs: _Inputs, source: Operand, axis: int, pieces: Pieces) -> int:
+    """Return how many inputs, from the first one on, make up a tensor along an axis; 0 if they do not."""
     shape, steps, end = source.type.shape, dense(source.type.shape), 0
     for number, operand in enumerate(inputs):
         assert operand is not None
         piece = operand.type.shape
-        if stacked:
-            piece = (*piece[:axis], 1, *piece[axis:])
         others = len(piece) == len(shape) and (*piece[:axis], shape[axis], *piece[axis + 1 :]) == shape
         if not others or pieces.get(operand) != (source, rows_walked(piece, steps, end * steps[axis])):
             return 0

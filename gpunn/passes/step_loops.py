@@ -17,6 +17,7 @@ from gpunn.graph.operation import Operand, Operation
 from gpunn.ops import OPS
 from gpunn.ops.control import while_loop
 from gpunn.ops.movement.basic import concat
+from gpunn.passes.affine import Affines
 from gpunn.passes.cells import Cell, Cells, recurrence
 from gpunn.passes.expand import GraphExpansion
 from gpunn.passes.fold import fold_constants
@@ -72,8 +73,9 @@ class _Steps:
                 writer = self.writers.get(kept)
                 row = writer.inputs[2] if writer is not None and writer.definition is _SCATTER else kept
                 candidates[self._before(row)] = None
+        found = Cells(Affines(self.writers))
         for state in candidates:
-            yield from (cell for cell in Cells(self.writers).of(state) if cell.before)
+            yield from (cell for cell in found.of(state) if cell.before)
 
     def written(self, cell: Cell, read: Sequence[int], around: Writers) -> list[Operation] | None:
         """Return what computes the results of the loop that are read; None if it computes something else.

@@ -6,7 +6,6 @@ part of these. Keras writes layers so that are not to be loops, with a product o
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,24 +16,27 @@ from gpunn.graph.operation import Operand, Operation
 from gpunn.ops.contraction.matmul import fully_connected
 from gpunn.ops.kernels.strides import dense, rows_walked
 from gpunn.ops.movement.strided_slice import selection, strided_slice
+from gpunn.passes.affine import Affines
 from gpunn.passes.cells import Cell, Cells, recurrence
 from gpunn.passes.expand import GraphExpansion
 from gpunn.passes.forms import Writers, readers_of, writers_of, written_by
 from gpunn.passes.prune import prune_unread
 from gpunn.passes.rejoin import Pieces, pieces_of
 from gpunn.passes.rewrite import with_others
+from gpunn.types import Array
 
 _READS_OF_CELL = 2  # of a state c: the state h, and the next step
 
 
 def fuse_steps(model: Graph) -> Graph:
     """Put a recurrence in the place of the steps of a layer, and slices of its result in that of states."""
-    filters = Counter(o.inputs[1] for o in model.operations if o.definition is fully_connected)
-    if all(count == 1 or filter is None or filter.value is None for filter, count in filters.items()):
+    filters = _equal_filters(model)
+    if not filters:
         return model
     writers = writers_of(model)
-    layers, instead = [*_layers(Cells(writers), model.operations)], dict[Operation, list[Operation]]()
+    layers = [*_layers(Cells(Affines(writers, filters)), model.operations)]
     finder = _Finder(writers, pieces_of(model), readers_of(model)) if layers else None
+    instead: dict[Operation, list[Operation]] = {}
     for steps in layers:
         found = any(writers[step.state] in instead for step in steps)
         made = None if finder is None or found else finder.written(steps)
@@ -43,6 +45,24 @@ def fuse_steps(model: Graph) -> Graph:
             instead.update((writers[result], []) for result in results)
             instead[writers[steps[0].state]] = operations
     return prune_unread(with_others(model, instead)) if instead else model
+
+
+def _equal_filters(model: Graph) -> dict[Operand, Operand]:
+    """Return for filters of products the first of the same value; nothing if no two products have the same.
+
+    Files have one filter for all steps, or one for each.
+    """
+    found: dict[Operand, Operand] = {}
+    alike: dict[tuple[object, bytes], list[tuple[Operand, Array]]] = {}
+    products = [o.inputs[1] for o in model.operations if o.definition is fully_connected]
+    filters = [(o, o.value) for o in products if o is not None and o.value is not None]
+    for filter, value in filters:
+        if filter not in found:
+            others = alike.setdefault((filter.type, value[:1, :8].tobytes()), [])
+            found[filter] = next((o for o, other in others if np.array_equal(other, value)), filter)
+            if found[filter] is filter:
+                others.append((filter, value))
+    return found if len(filters) > len({*found.values()}) else {}
 
 
 def _layers(cells: Cells, operations: Sequence[Operation]) -> Iterator[list[Cell]]:

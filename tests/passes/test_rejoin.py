@@ -10,6 +10,7 @@ import pytest
 from gpunn.graph.operation import Operand
 from gpunn.model import Model
 from gpunn.passes import optimise
+from gpunn.passes.prune import prune_unread
 from gpunn.passes.rejoin import rejoin
 from gpunn.types import DType, Quantization, TensorType, float32
 from tests.passes.same import ops, same
@@ -153,6 +154,36 @@ def test_windows_that_move_along_two_axes_are_one_roll(gpu: str) -> None:
         np.testing.assert_array_equal(compiled(whole(1, 7, 8, 4)), cpu(whole(1, 7, 8, 4)))
 
 
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("cut", ["unstack", "strided_slice"])
+def test_all_slices_are_the_tensor(axis: int, cut: str) -> None:
+    """PyTorch's stack joins slices along an axis that they have, and gives the result another shape."""
+    shape = (2, 3, 4)
+    for turned in (False, True):
+        model = Model()
+        x = model.input("x", float32(*shape))
+        slices = slices_of(model, x, axis, cut)
+        model.output(model.add("stack", slices[::-1] if turned else slices, {"axis": axis})[0])
+        found = rejoin(same(model, rejoin))
+        assert ops(prune_unread(found)) == ["strided_slice" if turned else "reshape"]
+    model = Model()
+    model.output(concat(model, *slices_of(model, model.input("x", float32(*shape)), axis, cut), axis=0))
+    expected = ["reshape"] if axis == 0 else ops(model)
+    assert ops(prune_unread(same(model, rejoin))) == expected
+
+
+def slices_of(model: Model, x: Operand, axis: int, cut: str) -> list[Operand]:
+    if cut == "unstack":
+        return [*model.add("unstack", [x], {"axis": axis})]
+    made = []
+    for place in range(x.type.shape[axis]):
+        begin, end = [0] * x.type.rank, [*x.type.shape]
+        begin[axis], end[axis] = place, place + 1
+        ends = {"begin": tuple(begin), "end": tuple(end), "strides": (1,) * x.type.rank}
+        made.append(model.add("strided_slice", [x], {**ends, "shrink_axes": (axis,)})[0])
+    return made
+
+
 def reversed_pieces(model: Model, x: Operand) -> Operand:
     return concat(model, *split(model, x, 1, 2, 3)[::-1])
 
@@ -175,9 +206,17 @@ def a_piece_as_long_as_the_tensor(model: Model, x: Operand) -> Operand:
     return concat(model, split(model, x, 2, 2, axis=0)[0], split(model, x, 2, 2, axis=0)[1])
 
 
-def an_index(model: Model, x: Operand) -> Operand:
-    """Its rank is another one."""
-    return concat(model, *model.add("unstack", [x], {"axis": 0}), axis=0)
+def some_slices(model: Model, x: Operand) -> Operand:
+    return model.add("stack", model.add("unstack", [x], {"axis": 0})[:2], {"axis": 0})[0]
+
+
+def slices_in_another_order(model: Model, x: Operand) -> Operand:
+    a, b, *others = model.add("unstack", [x], {"axis": 1})
+    return model.add("stack", [b, a, *others], {"axis": 1})[0]
+
+
+def slices_along_another_axis(model: Model, x: Operand) -> Operand:
+    return model.add("stack", model.add("unstack", [x], {"axis": 0}), {"axis": 1})[0]
 
 
 def joined_in_another_order(model: Model, x: Operand) -> Operand:
@@ -193,7 +232,9 @@ def joined_in_another_order(model: Model, x: Operand) -> Operand:
         pieces_of_another_axis,
         pieces_apart,
         a_piece_as_long_as_the_tensor,
-        an_index,
+        some_slices,
+        slices_in_another_order,
+        slices_along_another_axis,
         joined_in_another_order,
     ],
 )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from gpunn.graph.graph import Graph
-from gpunn.graph.operation import Operand
+from gpunn.graph.operation import Operand, Operation
 from gpunn.model import Model
 from gpunn.passes import optimise
 from gpunn.passes.fold import fold_constants
@@ -103,6 +105,27 @@ def test_cells_step_by_step(kind: str, start: str, backend: str) -> None:
         with model.compile(backend) as compiled:
             for a, b in zip(compiled(*inputs), expected, strict=True):
                 np.testing.assert_allclose(a, b, atol=4e-6)
+
+
+def with_own_filter(operation: Operation, more: float) -> Operation:
+    """Return a product with a constant of its own, one of whose weights is larger."""
+    x, filter, *rest = operation.inputs
+    assert filter is not None and filter.value is not None
+    value = filter.value.copy()
+    value[0, 0] += more
+    return replace(operation, inputs=(x, Model().constant("own", value), *rest))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_step_may_have_its_own_constants(kind: str) -> None:
+    """Core ML files have a filter for each product; those of other values are of other layers."""
+    model = unrolled(kind, "given")
+    for more in (0.0, 0.5):
+        operations = [
+            with_own_filter(o, more * number) if o.op == "fully_connected" else o
+            for number, o in enumerate(model.operations)
+        ]
+        assert (KINDS[kind][2] in ops(same(model.with_operations(operations), fused))) is (more == 0)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -31,8 +31,8 @@ from gpunn.types import Array, DType, TensorType
 MAX_UNITS = 1024  # of a state that a workgroup keeps
 _THREADS = 256  # of a workgroup, at most: every device has them
 # Of a device that is software: it computes so many invocations at once, and others one after the other. With
-# more products in a step it takes longer than the host.
-_SOFTWARE_THREADS, _SOFTWARE_PRODUCTS = 8, 1 << 14
+# more units it takes longer than the host, whichever cell.
+_SOFTWARE_THREADS, _SOFTWARE_UNITS = 8, 64
 _PRODUCTS = 1 << 30  # of a workgroup in a dispatch: a fraction of a second; drivers end those of seconds
 
 
@@ -65,9 +65,9 @@ def sequence_kernels(
         raise Unsupported(f"a state of {units} units is over the {MAX_UNITS} that a workgroup keeps")
     if not call.constant[1]:
         raise Unsupported("the weights are no constant")
-    software, products = call.device.software, cell.gates * units * units
-    if software and products > _SOFTWARE_PRODUCTS:
-        raise Unsupported(f"{products} products in a step, for which a device that is software takes longer")
+    software = call.device.software
+    if software and units > _SOFTWARE_UNITS:
+        raise Unsupported(f"a state of {units} units, for which a device that is software takes longer")
     grid = _Grid(cell, units, _SOFTWARE_THREADS if software else _THREADS)
     total = call.x.shape[0 if call["time_major"] else 1]
     functions, numbers = _functions(activations, bounds)
