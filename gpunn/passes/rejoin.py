@@ -107,11 +107,8 @@ class _Known:
             return None
         if self._in_order(slices, source, result.shape, axis, stacked):
             return replace(operation, op=reshape.name, inputs=(source,), attrs={"shape": result.shape})
-        if (
-            stacked
-            and source.type == result
-            and self._in_order(slices[::-1], source, result.shape, axis, True)
-        ):
+        alike = stacked and source.type == result
+        if alike and self._in_order(slices[::-1], source, result.shape, axis, stacked):
             ends, strides = (None,) * result.rank, tuple(-1 if d == axis else 1 for d in range(result.rank))
             attrs = {"begin": ends, "end": ends, "strides": strides, "shrink_axes": ()}
             return replace(operation, op=strided_slice.name, inputs=(source,), attrs=attrs)
