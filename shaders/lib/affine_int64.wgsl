@@ -4,7 +4,7 @@
 // x * m / 2^31 * 2^shift, rounded once, halves upwards. From 2^47 on, x counts as 2^47 - 1.
 fn multiply_whole(x: I64, m: i32, shift: i32) -> I64 {
   let down = u32(31 - shift);
-  if (down < 17u) {
+  if (down < 17u && holds_for_all(x.x)) {
     let half = I64(1u << (down - 1u), 0u);
     return i64_shift_right(i64_add(i64_product(i64_to_i32(x), m), half), down);
   }

@@ -24,7 +24,7 @@ fn i64_divided(a: I64, b: I64) -> Quotient {
 fn i64_with_sign(x: I64, negative: bool) -> I64 { return select(x, i64_negate(x), negative); }
 
 fn i64_truncated(a: I64, b: I64) -> Quotient {
-  if (all(b == I64())) { return Quotient(); }
+  if (all(b == I64()) && holds_for_all(a.x)) { return Quotient(); }
   let sizes = i64_divided(magnitude(a), magnitude(b));
   let negative = is_negative(a);
   let quotient = i64_with_sign(sizes.quotient, negative != is_negative(b));

@@ -57,7 +57,9 @@ def _final(binding: Binding, count: int) -> str:
     assert binding.computed is not None
     suffix = "4" if count == 4 else ""
     switched = binding.optional and not binding.in_loop
-    lines = ["if (p.then_on == 0u) { return value; }"] if switched else []
+    # Places are below 2^31. If only parameters were compared, lavapipe of Mesa 22.3 would compile some
+    # shaders again for every dispatch (shaders/README.md).
+    lines = ["if (p.then_on == (i >> 31u)) { return value; }"] if switched else []
     lines += [f"let v0 = {held(binding.computed, 'value', count)};"]
     *others, last = values_of(binding.appended, count)
     lines += (f"let v{k} = {held(s.dtype, v, count)};" for k, (s, v) in enumerate(others, start=1))
