@@ -16,6 +16,7 @@ from gpunn.backends.base import NO_VALUES, Span, Stats, Trace, beginning, copied
 from gpunn.backends.blas import HostProducts
 from gpunn.backends.interrupt import ENDED, check, check_not_reentered, current, holding
 from gpunn.backends.queue import RunQueue
+from gpunn.backends.subnormal import flushing
 from gpunn.backends.worker import Job
 from gpunn.errors import OutOfMemoryError
 from gpunn.graph.complete import run_on_host
@@ -180,6 +181,7 @@ class CpuProgram:
         self._memory = Memory()
         integers = any(o.integer for o in _with_hosted(plan.model.operations))
         self._buffers: AbstractContextManager[object] = ShortBuffers() if integers else nullcontext()
+        self._flushing = flushing()
         self._loops = loops
         self._lock = fork.lock()  # of a run
         self._starting = fork.lock()  # of what is submitted
@@ -210,7 +212,7 @@ class CpuProgram:
         # In a context that ends with the run, or with an interrupt.
         self._memory.use()
         use(self._loops)
-        with self._products.of_run(), np.errstate(all="ignore"), self._buffers:
+        with self._products.of_run(), np.errstate(all="ignore"), self._buffers, self._flushing:
             results = tuple(inputs)
             for _ in range(rounds):
                 values = self._graph.begin(results, self._state)
