@@ -152,6 +152,10 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
         "what steps of recurrent layers are made of, and how states are taken out of a sequence",
         {"fully_connected", "reshape", "strided_slice"},
     ),
+    "gpunn/passes/grouped_heads.py": (
+        "what it finds and writes",
+        {"batch_matmul", "broadcast_to", "mul", "reshape", "softmax", "transpose"},
+    ),
     "gpunn/passes/affine.py": (
         "what sums are made of",
         {"add_n", "concat", "fully_connected", "split", "strided_slice"},

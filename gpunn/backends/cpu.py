@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import copy_context
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from gpunn.backends.base import NO_VALUES, Span, Stats, Trace, beginning, copied
 from gpunn.backends.blas import HostProducts
 from gpunn.backends.interrupt import ENDED, check, check_not_reentered, current, holding
 from gpunn.backends.queue import RunQueue
-from gpunn.backends.subnormal import flushing
+from gpunn.backends.subnormal import flushing, may_flush
 from gpunn.backends.worker import Job
 from gpunn.errors import OutOfMemoryError
 from gpunn.graph.complete import run_on_host
@@ -79,18 +79,46 @@ def widened_constants(operations: Iterable[Operation]) -> dict[Operand, Array]:
     return {o: o.value.astype(np.float32) for o in computed if o.value is not None}
 
 
-def _batches(steps: Iterable[tuple[Step, int]]) -> Iterator[tuple[list[Step], int]]:
-    """Yield consecutive operations that use as many threads together."""
-    batch: list[Step] = []
-    in_use = 0
+class _Batch(NamedTuple):
+    """Consecutive operations that use as many threads; 0 for any. flush: as subnormal.may_flush()."""
+
+    steps: list[Step]
+    threads: int
+    flush: bool | None
+
+
+def _batches(steps: Iterable[tuple[Step, int]]) -> Iterator[_Batch]:
+    """Yield consecutive operations that use as many threads, and may take subnormal numbers for 0, or not."""
+    batch = _Batch([], 0, None)
     for step, threads in steps:
-        if 0 < threads != in_use > 0:
-            yield batch, in_use
-            batch, in_use = [], 0
-        batch.append(step)
-        in_use = in_use or threads
-    if batch:
-        yield batch, in_use
+        flush = may_flush(step.operation)
+        if 0 < threads != batch.threads > 0 or (flush is not None and batch.flush not in (None, flush)):
+            yield batch
+            batch = _Batch([], 0, None)
+        batch.steps.append(step)
+        known = batch.flush if flush is None else flush
+        batch = batch._replace(threads=batch.threads or threads, flush=known)
+    if batch.steps:
+        yield batch
+
+
+class _Runner:
+    """Runs batches of operations."""
+
+    def __init__(self, products: HostProducts, steps: Iterable[tuple[Step, int]]) -> None:
+        self._products = products
+        self._flushing = flushing()
+        self._batches = [*_batches(steps)]
+
+    def __call__(self, values: Values) -> None:
+        for steps, threads, flush in self._batches:
+            if threads:
+                self._products.use(threads)
+            if flush:
+                with self._flushing:
+                    run_steps(steps, values)
+            else:
+                run_steps(steps, values)
 
 
 def _with_hosted(operations: Iterable[Operation]) -> Iterator[Operation]:
@@ -118,7 +146,7 @@ class HostBody:
         self._prepared = PreparedGraph(graph, widened_constants(graph.operations))
         self._products = HostProducts(graph.operations, threads)
         steps = ((step, self._products.threads(step.operation)) for step in self._prepared.steps)
-        self._batches = list(_batches(steps))
+        self._run = _Runner(self._products, steps)
 
     def __reduce__(self) -> tuple[Callable[[Graph], Graph], tuple[Graph]]:
         return itself, (self.graph,)
@@ -145,10 +173,7 @@ class HostBody:
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         """Compute the outputs, in order, in a run of its program. Raises what run_operation() raises."""
         values = self._prepared.begin(inputs)
-        for steps, threads in self._batches:
-            if threads:
-                self._products.use(threads)
-            run_steps(steps, values)
+        self._run(values)
         return self._prepared.results(values)
 
 
@@ -175,13 +200,12 @@ class CpuProgram:
         )
         self._products = HostProducts(_with_hosted(plan.model.operations), threads)
         self._steps = [(step, self._products.threads(step.operation)) for step in self._graph.steps]
-        self._batches = list(_batches(self._steps))
+        self._run_batches = _Runner(self._products, self._steps)
         self._initial = dict(plan.model.variables)
         self._state = _dense(self._initial)
         self._memory = Memory()
         integers = any(o.integer for o in _with_hosted(plan.model.operations))
         self._buffers: AbstractContextManager[object] = ShortBuffers() if integers else nullcontext()
-        self._flushing = flushing()
         self._loops = loops
         self._lock = fork.lock()  # of a run
         self._starting = fork.lock()  # of what is submitted
@@ -212,7 +236,7 @@ class CpuProgram:
         # In a context that ends with the run, or with an interrupt.
         self._memory.use()
         use(self._loops)
-        with self._products.of_run(), np.errstate(all="ignore"), self._buffers, self._flushing:
+        with self._products.of_run(), np.errstate(all="ignore"), self._buffers:
             results = tuple(inputs)
             for _ in range(rounds):
                 values = self._graph.begin(results, self._state)
@@ -226,19 +250,15 @@ class CpuProgram:
     def _run_steps(self, values: Values, spans: list[Span] | None) -> None:
         if spans is not None:
             self._time_steps(values, spans)
-            return
-        for steps, threads in self._batches:
-            if threads:
-                self._products.use(threads)
-            run_steps(steps, values)
+        else:
+            self._run_batches(values)
 
     def _time_steps(self, values: Values, spans: list[Span]) -> None:
         start = time.perf_counter()
         for step, threads in self._steps:
+            runner = _Runner(self._products, [(step, threads)])
             began = time.perf_counter()
-            if threads:
-                self._products.use(threads)
-            run_steps((step,), values)
+            runner(values)
             spans.append(Span(step.operation.op, began - start, time.perf_counter() - began, step.operation))
 
     def submit(self, inputs: Sequence[Array]) -> Job[tuple[Array, ...]]:

@@ -1,4 +1,4 @@
-"""Subnormal numbers count as 0 while a run computes: a CPU takes up to a hundred times as long with them.
+"""Subnormal numbers count as 0 in products of reals: a CPU takes up to a hundred times as long with them.
 
 Weights that training has let decay are so small, and what passes through many layers of small weights. x86
 processors have two flags for each thread, which C's functions of <fenv.h> set. Other processors and systems
@@ -13,6 +13,9 @@ import sys
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from gpunn.graph.operation import Operation
+from gpunn.types import DType
+
 # Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, section 10.2.3: bits of MXCSR.
 _FLUSH_TO_ZERO, _DENORMALS_ARE_ZEROS = 1 << 15, 1 << 6
 
@@ -21,6 +24,19 @@ class _Environment(ctypes.Structure):
     """fenv_t of glibc and musl for x86-64."""
 
     _fields_ = (("x87", ctypes.c_uint8 * 28), ("mxcsr", ctypes.c_uint32))
+
+
+def may_flush(operation: Operation) -> bool | None:
+    """Tell whether an operation should take subnormal numbers for 0: products of reals should.
+
+    None if it may as well, as arithmetic on reals. What has other operands or results must not: it may have
+    an order, or scales, of subnormal numbers, too. Neither must operators of users.
+    """
+    operands = [o for o in (*operation.inputs, *operation.outputs) if o is not None]
+    reals = all(o.type.dtype is DType.FLOAT32 and not o.hybrid for o in operands)
+    if not reals or operation.integer or operation.custom is not None:
+        return False
+    return True if operation.definition.flops is not None else None
 
 
 def flushing() -> AbstractContextManager[object]:

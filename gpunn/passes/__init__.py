@@ -15,6 +15,7 @@ from gpunn.passes.dilate import fuse_dilation
 from gpunn.passes.expand import expand, rewrite
 from gpunn.passes.fold import fold_aliases, fold_constants
 from gpunn.passes.fuse import fuse_activation, fuse_pad
+from gpunn.passes.grouped_heads import share_heads
 from gpunn.passes.layer_norm import fuse_layer_norms
 from gpunn.passes.layout import arrange
 from gpunn.passes.left_product import multiply_from_left
@@ -66,7 +67,9 @@ _AFTERWARDS: tuple[Pass, ...] = (
     arrange,
     # Before moves come together, which a product keeps apart.
     fold_factors,
-    # Before moves come together, and after transposes have found their places.
+    # Before moves come together, and after transposes have found their places. First what copies of keys keep
+    # apart from their product.
+    share_heads,
     fold_adjoints,
     # Once more: products that transpose keys by themselves want these in the order of the queries.
     arrange,

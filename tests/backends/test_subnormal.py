@@ -1,4 +1,4 @@
-"""A run takes subnormal numbers for 0, and leaves the thread as it was."""
+"""Products take subnormal numbers for 0, what tells them apart does not, and threads stay as they were."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 from gpunn.backends.subnormal import flushing
 from gpunn.custom import op
+from gpunn.graph.operation import Operand
 from gpunn.model import Model
 from gpunn.types import Array, float32
 
@@ -51,13 +52,24 @@ def test_contexts_of_threads_do_not_meet() -> None:
         assert all(pool.map(work, range(200)))
 
 
-def test_runs_flush() -> None:
+def product(model: Model, x: Operand) -> Operand:
+    return model.add("fully_connected", [x, model.constant("half", np.eye(3, dtype=np.float32) / 2)])[0]
+
+
+def test_products_flush_and_an_order_does_not() -> None:
+    """The products stand around an operation that tells subnormal numbers apart."""
     model = Model()
-    half = model.constant("half", np.full(3, 0.5, np.float32))
-    model.output(*model.add("mul", [model.input("x", float32(3)), half]))
+    x = model.input("x", float32(1, 3))
+    y = product(model, x)
+    order = model.add("arg_max", [x], {"axis": 1})[0]
+    model.output(y, order, product(model, model.add("abs", [x])[0]))
+    values = SMALL[None] * np.array([1, 2, 4], np.float32)
     with model.compile("cpu") as compiled:
-        assert not compiled(SMALL).any()
-        assert compiled(np.full(3, 2.0**-125, np.float32)).all()
+        for traced in (False, True):
+            first, place, second = compiled.trace(values).outputs if traced else compiled(values)
+            assert not first.any() and not second.any()
+            assert place.tolist() == [2]
+        assert compiled(np.full((1, 3), 2.0**-125, np.float32))[0].all()
     assert halved(SMALL).all()
 
 
@@ -67,8 +79,9 @@ def test_a_run_that_fails_leaves_the_thread_as_it_was() -> None:
         raise ValueError("it fails")
 
     model = Model()
-    model.output(*model.add(failing, [model.input("x", float32(3))]))
+    y = product(model, model.input("x", float32(1, 3)))
+    model.output(*model.add(failing, [y]))
     with model.compile("cpu") as compiled, ThreadPoolExecutor(1) as pool:
         with pytest.raises(ValueError, match="it fails"):
-            pool.submit(compiled, SMALL).result()
+            pool.submit(compiled, SMALL[None]).result()
         assert pool.submit(halved, SMALL).result().all()
