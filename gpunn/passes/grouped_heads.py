@@ -153,9 +153,10 @@ def _masked(operation: Operation) -> tuple[Operand, Operand] | None:
     """Return what an operation adds to, or multiplies by, what is the same for all heads, and that."""
     if operation.definition not in (ADD, MUL) or operation.activation is not None or operation.integer:
         return None
+    y = operation.outputs[0].type
     for x, mask in pairs(operation):
         same = mask.type.size == math.prod(mask.type.shape[-2:])
-        if same and x.type == operation.outputs[0].type and mask.type.rank <= x.type.rank:
+        if same and (x.type.size, x.type.shape[-2:]) == (y.size, y.shape[-2:]):
             return x, mask
     return None
 

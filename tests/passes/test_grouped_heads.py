@@ -59,7 +59,9 @@ class Attention:
         scores = add(model, "batch_matmul", q, k, adj_b=not self.columns)
         if self.mask is not None:
             scores = add(model, "add", scores, model.constant("mask", weights(3, *self.mask)))
-        total = add(model, "softmax", scores, axis=1 if self.change == "axis" else 2)
+        total = add(model, "softmax", scores, axis=-2 if self.change == "axis" else -1)
+        if total.type.rank > 3:
+            total = add(model, "reshape", total, shape=(heads, self.queries, KEYS))
         if self.change == "between":
             total = add(model, "abs", total)
         y = add(model, "batch_matmul", total, v)
@@ -75,6 +77,7 @@ class Attention:
         Attention(mask=None, copied=False),
         Attention(mask=(KEYS,)),
         Attention(mask=(1, 1)),
+        Attention(mask=(1, 1, 6, KEYS)),
         Attention(queries=1, mask=(1, 1, KEYS)),
         Attention(queries=1, mask=None, columns=False),
     ],
