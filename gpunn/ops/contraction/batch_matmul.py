@@ -196,8 +196,26 @@ def _stack_product(call: Call) -> Product:
     )
 
 
+def _in_one_matrix(call: Call) -> Call:
+    """Return the call whose matrices with the same second factor are rows of one, as they lie in memory."""
+    a, b, y = call.x, call.input(1), call.y
+    stack = (1,) * (y.rank - b.rank) + b.shape[:-2]
+    kept = len(stack)
+    while kept and stack[kept - 1] == 1:
+        kept -= 1
+    if kept == len(stack) or call["adj_a"] or a.shape[:-1] != y.shape[:-1]:
+        return call
+    around, rows = y.shape[:kept], math.prod(y.shape[kept:-1])
+    inputs = (
+        a.with_shape((*around, rows, a.shape[-1])),
+        b.with_shape((*stack[:kept], *b.shape[-2:])),
+    )
+    return replace(call, inputs=inputs, outputs=(y.with_shape((*around, rows, y.shape[-1])),))
+
+
 def _kernels(call: Call) -> Iterator[Candidate]:
     """Yield ways for real numbers; a computed matrix that lies as products take filters needs no packing."""
+    call = _in_one_matrix(call)
     rows, columns = math.prod(call.y.shape[:-1]), call.y.shape[-1]
     b, plain = call.input(1), not (call["adj_a"] or call["adj_b"] or _plain(call))
     one = size_of(b.shape[:-2]) == 1 and not call.constant[1]

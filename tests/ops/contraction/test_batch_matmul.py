@@ -28,7 +28,10 @@ SHAPES: tuple[tuple[tuple[int, ...], tuple[int, ...], int, int, int], ...] = (
     ((3,), (), 5, 70, 2),
     ((), (2, 2), 2, 1, 9),
     ((2, 1, 3), (4, 1), 2, 3, 1),
+    ((2, 3), (2, 1), 3, 4, 5),
+    ((2, 3, 2), (1, 1), 2, 5, 4),
     ((0,), (1,), 2, 3, 4),
+    ((2, 0), (2, 1), 2, 3, 4),
     ((2,), (2,), 2, 0, 3),
 )
 
@@ -59,6 +62,7 @@ TILES: tuple[tuple[tuple[int, ...], tuple[int, ...], int, int, int], ...] = (
     ((2, 1), (3,), 9, 7, 12),
     ((3,), (1,), 6, 1, 11),
     ((1, 2, 3), (4, 1, 3), 7, 9, 6),
+    ((2, 3), (2, 1), 5, 8, 8),
     ((2,), (2,), 5, 66, 5),
 )
 
@@ -87,6 +91,22 @@ def test_tiles_of_each_matrix_compute_the_same_sums(
                 found.append(np.asarray(compiled(a, b)))
             check("batch_matmul", [a, b], attrs, backend=gpu, atol=bound(a, b, depth))
     assert np.abs(found[0] - found[1]).max() <= 2 * bound(a, b, depth)
+
+
+@pytest.mark.parametrize("adj_b", [False, True])
+def test_matrices_with_the_same_second_factor_are_rows_of_one(adj_b: bool, gpu: str) -> None:
+    """The kernels are those of fewer matrices with more rows."""
+    found = []
+    for left, right, rows in (((2, 3), (2, 1), 8), ((2,), (2,), 24)):
+        a, b = matrices(left, rows, 8, False, 0), matrices(right, 8, 12, adj_b, 1)
+        with model_of("batch_matmul", [a, b], {"adj_b": adj_b}).compile(gpu) as compiled:
+            kernels = [
+                (row.kernel.body, row.kernel.threads, row.kernel.params) for row in compiled.plan_rows()
+            ]
+            found.append((kernels, compiled(a, b).reshape(2, 24, 12)))
+    (one, y), (other, z) = found
+    assert one == other
+    np.testing.assert_array_equal(y, z)
 
 
 def test_batches_that_cannot_be_merged_run_on_the_host(backend: str) -> None:
