@@ -126,10 +126,11 @@ class _Finder:
 
 
 def _scaled(operation: Operation) -> tuple[Operand, Operand] | None:
-    """Return what an operation multiplies by one number, and the number; None for others."""
+    """Return what an operation multiplies by a number that adds no axes, and the number; None for others."""
     if operation.definition is not MUL or operation.activation is not None or operation.integer:
         return None
-    return next(((x, factor) for x, factor in pairs(operation) if number(factor) is not None), None)
+    numbers = ((x, factor) for x, factor in pairs(operation) if number(factor) is not None)
+    return next(((x, factor) for x, factor in numbers if factor.type.rank < 2 <= x.type.rank), None)
 
 
 def _groups(given: Shape, copied: Shape, size: int) -> tuple[int, int] | None:

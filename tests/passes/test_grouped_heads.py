@@ -24,13 +24,13 @@ GROUPS, HEADS, KEYS, DEPTH = 2, 3, 5, 4
 class Attention:
     """Builds attention; `change` names a part of it that is another.
 
-    columns: keys are transposed, and no product transposes them. scale: a number for queries and for keys.
-    mask: its shape. copied: dimensions around the copies are kept, as LiteRT Torch has them.
+    columns: keys are transposed, and no product transposes them. scale: the shape of a number for queries and
+    for keys. mask: its shape. copied: dimensions around the copies are kept, as LiteRT Torch has them.
     """
 
     queries: int = 6
     columns: bool = True
-    scale: bool = True
+    scale: tuple[int, ...] | None = ()
     mask: tuple[int, ...] | None = (1, 6, KEYS)
     copied: bool = True
     change: str = ""
@@ -54,16 +54,17 @@ class Attention:
         if self.columns:
             k = add(model, "transpose", k, perm=(0, 2, 1))
         k, v = self.copies(model, k), self.copies(model, v)
-        if self.scale:
-            q, k = (add(model, "mul", x, model.constant("scale", np.float32(0.7))) for x in (q, k))
+        if self.scale is not None:
+            number = model.constant("scale", np.full(self.scale, 0.7, np.float32))
+            q, k = (add(model, "mul", x, number) for x in (q, k))
         scores = add(model, "batch_matmul", q, k, adj_b=not self.columns)
         if self.mask is not None:
             scores = add(model, "add", scores, model.constant("mask", weights(3, *self.mask)))
         total = add(model, "softmax", scores, axis=-2 if self.change == "axis" else -1)
-        if total.type.rank > 3:
-            total = add(model, "reshape", total, shape=(heads, self.queries, KEYS))
         if self.change == "between":
             total = add(model, "abs", total)
+        if total.type.rank > 3:
+            total = add(model, "reshape", total, shape=(heads, self.queries, KEYS))
         y = add(model, "batch_matmul", total, v)
         model.output(y, *([scores] if self.change == "read" else []))
         return model
@@ -73,7 +74,8 @@ class Attention:
     "attention",
     [
         Attention(),
-        Attention(columns=False, scale=False),
+        Attention(columns=False, scale=None),
+        Attention(scale=(1,)),
         Attention(mask=None, copied=False),
         Attention(mask=(KEYS,)),
         Attention(mask=(1, 1)),
@@ -111,6 +113,11 @@ def test_a_mask_for_each_head_keeps_the_products_apart() -> None:
     found = same(Attention(mask=(GROUPS * HEADS, 6, KEYS)).model(), share_heads)
     products = [o for o in found.operations if o.op == "batch_matmul"]
     assert [o.outputs[0].type.rank for o in products] == [3, 3]
+
+
+def test_a_number_that_adds_axes_stays_behind_the_copies() -> None:
+    found = same(Attention(scale=(1, 1, 1, 1)).model(), share_heads)
+    assert ops(found).count("broadcast_to") == 1  # of the keys
 
 
 def test_heads_in_another_order_stay() -> None:
