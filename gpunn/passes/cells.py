@@ -73,7 +73,7 @@ class Cell:
         if any(part.filter is None or part.shape[0] != self.units for part in of_h):
             return False
         of_x = self.of_x
-        known = of_x[0].is_identity or all(part.filter is not None for part in of_x)
+        known = all(part.filter is not None for part in of_x) or (len(of_x) == 1 and of_x[0].is_identity)
         return known and all(len(gate.bias) == self.units for gate in self._sums)
 
     def follows(self, previous: Cell) -> bool:

@@ -114,7 +114,7 @@ class _Finder:
                 return [_Link(writer, keys, None), *found[::-1]] if alike and found else []
             if reshapes(writer) and not found:
                 operand = writer.inputs[0]
-            elif not found and _is_softmax(writer):
+            elif not found and _is_softmax(writer) and _same_matrices(weights, operand):
                 operand = writer.inputs[0]
                 found.append(_Link(writer, None, None))
             elif found and masked is not None:
@@ -150,6 +150,11 @@ def _is_softmax(operation: Operation) -> bool:
     return operation.call().axis(operation.attrs["axis"], rank) == rank - 1
 
 
+def _same_matrices(a: Operand | None, b: Operand | None) -> bool:
+    """Tell whether two tensors have matrices of the same shape."""
+    return a is not None and b is not None and a.type.shape[-2:] == b.type.shape[-2:]
+
+
 def _masked(operation: Operation) -> tuple[Operand, Operand] | None:
     """Return what an operation adds to, or multiplies by, what is the same for all heads, and that."""
     if operation.definition not in (ADD, MUL) or operation.activation is not None or operation.integer:
@@ -171,7 +176,8 @@ def _written(chain: Sequence[_Link], values: _Shared) -> list[Operation]:
     x, y = first.inputs[0], last.outputs[0]
     assert x is not None
     rows, depth = x.type.shape[-2:]
-    alone = not first.attrs["adj_a"] and (rows == 1 or len(chain) == 1)
+    as_rows = not any(link.operation.attrs["adj_a"] for link in chain if link.shared is not None)
+    alone = as_rows and (rows == 1 or len(chain) == 1)
     stack, ones = ((values.groups,), ()) if alone else ((values.groups, values.heads), (1,))
     sources = [o for link in chain if link.shared for o in (link.shared.source, *link.shared.factors)]
     given = [x, *sources, *(link.mask for link in chain if link.mask is not None)]

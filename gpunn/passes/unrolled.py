@@ -107,7 +107,8 @@ class _Finder:
             return None
         x, time_major, reverse = found
         batch, units = x.type.shape[time_major], cell.units
-        if any(state.type.size != batch * units for step in steps for state in step.behind):
+        states = [*first.before, *(state for step in steps for state in step.behind)]
+        if any(state.type.size != batch * units for state in states):
             return None
         to = GraphExpansion.of([x, *first.before], first.state.name, self.writers[first.state].origin)
         before = [to.add("reshape", state, shape=(batch, units)) for state in first.before]

@@ -60,10 +60,12 @@ class Attention:
         scores = add(model, "batch_matmul", q, k, adj_b=not self.columns)
         if self.mask is not None:
             scores = add(model, "add", scores, model.constant("mask", weights(3, *self.mask)))
+        if self.change == "rows":  # each head has two rows of half of the keys
+            scores = add(model, "reshape", scores, shape=(heads, self.queries // 2, 2 * KEYS))
         total = add(model, "softmax", scores, axis=-2 if self.change == "axis" else -1)
         if self.change == "between":
             total = add(model, "abs", total)
-        if total.type.rank > 3:
+        if total.type.rank > 3 or self.change == "rows":
             total = add(model, "reshape", total, shape=(heads, self.queries, KEYS))
         y = add(model, "batch_matmul", total, v)
         model.output(y, *([scores] if self.change == "read" else []))
@@ -101,12 +103,23 @@ def test_shared_keys_and_values_are_not_copied(attention: Attention, backend: st
         np.testing.assert_allclose(compiled(*inputs), expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("change", ["read", "between", "axis"])
+@pytest.mark.parametrize("change", ["read", "between", "axis", "rows"])
 def test_products_apart_have_the_heads_of_a_group_as_rows(change: str) -> None:
     found = same(replace(Attention(), change=change).model(), share_heads)
     assert "broadcast_to" not in ops(found)
     products = [o for o in found.operations if o.op == "batch_matmul"]
     assert [o.outputs[0].type.shape[:2] for o in products] == [(GROUPS, HEADS * 6)] * 2
+
+
+def test_transposed_weights_of_one_query_are_no_rows() -> None:
+    """Weights of one query and N keys, as a column for each head, times one row of values."""
+    model, heads, attention = Model(), GROUPS * HEADS, Attention()
+    q, k = model.input("q", float32(heads, 1, DEPTH)), model.input("k", float32(GROUPS, DEPTH, KEYS))
+    v = model.input("v", float32(GROUPS, 1, 7))
+    scores = add(model, "batch_matmul", q, attention.copies(model, k))
+    weights = add(model, "softmax", scores, axis=-1)
+    model.output(add(model, "batch_matmul", weights, attention.copies(model, v), adj_a=True))
+    assert "broadcast_to" not in ops(same(model, share_heads))
 
 
 def test_a_mask_for_each_head_keeps_the_products_apart() -> None:

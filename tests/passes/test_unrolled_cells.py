@@ -16,7 +16,19 @@ from gpunn.passes.rejoin import rejoin
 from gpunn.passes.unrolled import fuse_steps
 from gpunn.types import float32
 from tests.passes.same import ops, same
-from tests.passes.test_cells import BATCH, KINDS, SIZE, STEPS, UNITS, Step, constant, gates, product, unlike
+from tests.passes.test_cells import (
+    BATCH,
+    KINDS,
+    SIZE,
+    STEPS,
+    UNITS,
+    Step,
+    constant,
+    gates,
+    mixed,
+    product,
+    unlike,
+)
 from tests.passes.test_layer_norm import add
 from tests.passes.unrolled import weights
 
@@ -126,6 +138,33 @@ def test_each_step_may_have_its_own_constants(kind: str) -> None:
             for number, o in enumerate(model.operations)
         ]
         assert (KINDS[kind][2] in ops(same(model.with_operations(operations), fused))) is (more == 0)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "both" not in kind])
+def test_first_states_of_one_row_stay(kind: str) -> None:
+    """They broadcast to the sequences."""
+    step, count, _ = KINDS[kind]
+    model = Model()
+    rows = model.add("unstack", [model.input("x", float32(STEPS, BATCH, SIZE))], {"axis": 0})
+    states = [model.input(f"state{k}", float32(1, UNITS)) for k in range(count)]
+    for row in rows:
+        states = step(model, row, states)
+    model.output(*states)
+    assert KINDS[kind][2] not in ops(same(model, fused))
+
+
+def test_gates_that_add_the_same_numbers_stay() -> None:
+    """Those of x are not a piece for each gate."""
+    model = Model()
+    x = model.input("x", float32(STEPS, BATCH, UNITS))
+    h = model.input("h", float32(BATCH, UNITS))
+    for row in model.add("unstack", [x], {"axis": 0}):
+        of_h = gates(model, product(model, 2, h, 3 * UNITS, bias=True), 3)
+        z, r = (add(model, "logistic", add(model, "add", row, b)) for b in of_h[:2])
+        n = add(model, "tanh", add(model, "add", row, add(model, "mul", r, of_h[2])))
+        (h,) = mixed(model, z, h, n)
+    model.output(h)
+    assert "gru_reset_after" not in ops(same(model, fused))
 
 
 @pytest.mark.parametrize("kind", KINDS)
