@@ -46,8 +46,13 @@ def flushing() -> AbstractContextManager[object]:
     """
     if sys.platform != "linux" or platform.machine() != "x86_64":
         return nullcontext()
-    library = ctypes.PyDLL(None)  # which keeps Python's lock: each call is a few instructions
-    return _Flushing(library.fegetenv, library.fesetenv)
+    for name in (None, "libm.so.6"):  # what Python is linked with, else the file of glibc
+        try:
+            library = ctypes.PyDLL(name)  # which keeps Python's lock: each call is a few instructions
+            return _Flushing(library.fegetenv, library.fesetenv)
+        except (AttributeError, OSError):
+            continue
+    return nullcontext()
 
 
 class _Flushing(AbstractContextManager[object]):
