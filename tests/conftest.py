@@ -14,9 +14,22 @@ from gpunn.backends.webgpu.device import open_device
 from tests.browser import Browser, open_browser, require_chromium
 from tests.faults.layer import Environment, built, environment
 from tests.gpu import require_gpu
+from tests.sampling import sampled
 
 settings.register_profile("untimed", deadline=None)  # tests must not fail on a busy machine
 settings.load_profile("untimed")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--all-cases", action="store_true", help="run all cases of tests with the mark sample(n)"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("all_cases"):
+        items[:], left = sampled(items)
+        config.hook.pytest_deselected(items=left)
 
 
 @pytest.fixture(scope="session", autouse=True)

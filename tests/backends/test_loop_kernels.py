@@ -87,6 +87,7 @@ def test_a_loop_is_one_submission_and_reads_back_only_results(gpu: str) -> None:
     assert stats.bytes_read_back == 2 * 20 * layer.units * 4
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("updates", [False, True])
 @pytest.mark.parametrize("every", [False, True])
 @pytest.mark.parametrize("cell", CELLS)
@@ -308,6 +309,7 @@ def in_a_loop(case: Case) -> tuple[Model, list[Array]]:
     return model, [inputs[k] for k in given]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "case",
     [c for c in CASES if c[0] != "dequantize"],

@@ -83,6 +83,7 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[int | None], None]
     return on
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_commands_fit_the_terminal(
     run: Run,

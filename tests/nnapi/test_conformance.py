@@ -58,8 +58,8 @@ def test_operation(operation: str, backend: str) -> None:
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_inputs_may_be_results_of_an_operation(operation: str, backend: str) -> None:
-    """Run every second float case once more, with 0 added to every float input."""
-    for case in [case for case in cases(operation) if "float" in kind(case)][::2]:
+    """Run every sixth float case once more, with 0 added to every float input."""
+    for case in [case for case in cases(operation) if "float" in kind(case)][::6]:
         outputs, _ = conformance.run(case, backend, after_add=True)
         assert not conformance.reader().compare(case, outputs), case.id
 

@@ -238,6 +238,7 @@ OTHER_BODIES = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}{[v.shape for v in case[1]]}")
 def test_ops(case: Case, hardware: str) -> None:
     op, inputs, attrs, constants = case

@@ -40,6 +40,7 @@ def test_functions_of_one_number(name: str, backend: str) -> None:
         check(name, [int64(seed, *shape)], backend=backend)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", of_int64(binary.TABLE))
 def test_functions_of_two_numbers(name: str, backend: str) -> None:
     for seed, (a, b) in enumerate((*zip(SHAPES, SHAPES, strict=True), ((2, 3, 7), (7,)), ((), (3, 8)))):

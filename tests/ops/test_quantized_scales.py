@@ -14,6 +14,7 @@ from tests.ops.quantized import both, every_width, quantized, stored
 FAR = (1e-44, 1e-20, 1.0, 1e20, 1e38)
 
 
+@pytest.mark.sample(2)
 @every_width
 @pytest.mark.parametrize(
     "op", ["add", "mul", "prelu", "maximum", "relu6", "leaky_relu", "hard_swish", "concat"]

@@ -151,6 +151,7 @@ def looping(
     return model
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("listed", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
 def test_cells_in_loops(kind: str, listed: bool, backend: str) -> None:

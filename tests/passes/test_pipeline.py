@@ -56,7 +56,7 @@ STEPS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_random_graphs_compute_the_same_after_all_passes(data: st.DataObject) -> None:
     model = Model()

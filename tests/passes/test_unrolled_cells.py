@@ -103,6 +103,7 @@ def fused(model: Graph) -> Graph:
 STARTS = [(kind, start) for kind in KINDS for start in ("given", "zeros", "left out")]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("kind", "start"), [(kind, start) for kind, start in STARTS if start != "left out" or kind in ON_ZEROS]
 )

@@ -34,6 +34,7 @@ SHADERS = ROOT / "shaders"
 BODIES = sorted(SHADERS.rglob("*.wgsl"))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("channels", [8, 3])
 @pytest.mark.parametrize("producer", [conv, depthwise, pooled, product, batch, moved])
 def test_residual_sums(
@@ -60,6 +61,7 @@ def test_residual_sums(
     assert names[-2:] == [f"{op}+add", f"{op}+sub"]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("channels", [8, 6])
 @pytest.mark.parametrize(
     ("shape", "appended"),

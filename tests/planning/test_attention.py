@@ -98,6 +98,7 @@ def one_after_the_other(model: Model) -> Operand:
     return add(model, "batch_matmul", weights, model.input("w", float32(2, 3, 12, 4)))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("build", "expected"),
     [

@@ -45,6 +45,7 @@ def test_each_body_of_products_finds_rows(
         assert dispatches(compiled)[-1] == last
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("reader", [product, prepended, gated, convolved])
 @pytest.mark.parametrize("tile", [SMALL_TILE, *LARGE_TILES], ids=str)
 @pytest.mark.parametrize("shape", [(2, 5, 3, 8), (1, 3, 3, 12)], ids=str)
@@ -136,6 +137,7 @@ def test_each_body_of_convolutions_finds_pixels(
     assert compiled_with(body, monkeypatch, read_apart(shape, reader)) == 0
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("body", "shape", "reader"), [*CONVOLUTIONS, *((body, (2, 5, 3, 8), product) for body in BODIES)]
 )

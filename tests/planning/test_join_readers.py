@@ -38,6 +38,7 @@ from tests.planning.joining import (
 )
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("reader", "left"),
     [
@@ -226,6 +227,7 @@ def test_words_of_quantised_numbers(gpu: str, channels: int) -> None:
     assert copied(model, values(model)) == (2 if channels % 4 else 0)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", range(24))
 def test_dense_blocks(gpu: str, seed: int) -> None:
     """Blocks where each layer reads all parts before it, with float64's answers.

@@ -136,6 +136,7 @@ def test_what_is_prepended(build: Build, gpu: str, monkeypatch: pytest.MonkeyPat
     as_built(build, (1, 4, 4, 8), monkeypatch)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("op", ["gelu", "elu", "sin"])
 @pytest.mark.parametrize("size", [1, 3])
 def test_slow_functions_of_few(op: str, size: int, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,6 +60,7 @@ def seen_in_another_shape(model: Model, x: Operand) -> Operand:
     return add(model, "neg", add(model, "reshape", separable(model, x), shape=(12, 9, 8)))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("build", "expected"),
     [

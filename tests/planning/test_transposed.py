@@ -117,6 +117,7 @@ def blocks() -> Iterator[tuple[int, int, int, int, bool, bool]]:
         yield size, int(rng.integers(1, 21)) * 2 + 1, count, int(rng.integers(1, 14)), adj_b, mask
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("size", "tokens", "count", "depth", "adj_b", "mask"), [*blocks()])
 def test_heads_of_attention(size: int, tokens: int, count: int, depth: int, adj_b: bool, mask: bool) -> None:
     """The bits of separate dispatches, near to float64."""
@@ -145,6 +146,7 @@ PRODUCERS = (unary, conv, pointwise, depthwise, pooled, batch, a_sum_behind, red
 SHAPES, ORDERS = ((1, 4, 6, 8), (3, 5, 7, 4), (2, 3, 5, 7)), ((0, 2, 1, 3), (0, 3, 1, 2), (3, 2, 1, 0))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("produced", "shape", "perm"), pairwise(PRODUCERS, SHAPES, ORDERS))
 def test_any_kernel_writes_in_another_order(
     produced: Callable[[Model, Operand, int], Operand], shape: Shape, perm: Shape
@@ -169,6 +171,7 @@ def test_one_layer_for_queries_keys_and_values(windows: int, tokens: int, count:
         assert dispatches(compiled) == ["fully_connected", "batch_matmul", "batch_matmul"]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("body", [*BODIES, "matmul_row", "batch_matmul", "batch_matmul_tile"])
 @pytest.mark.parametrize("depth", [4, 3, 16])
 def test_each_body_of_products(body: str, depth: int, monkeypatch: pytest.MonkeyPatch) -> None:

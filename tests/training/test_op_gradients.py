@@ -33,6 +33,7 @@ def test_central_differences(case: Case) -> None:
         assert not wrong.any(), (name, gradient[wrong], expected[wrong])
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("case", [*CASES, *MORE], ids=lambda case: case[0])
 def test_backends_agree(case: Case, gpu: str) -> None:
     """gpunn.compare derives the tolerance from the arithmetic of all operations."""

@@ -54,6 +54,7 @@ def run(program: str, environment: dict[str, str]) -> subprocess.CompletedProces
     return subprocess.run([sys.executable, path], env=environment, capture_output=True, text=True, timeout=60)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("abort", ABORTS, ids=lambda abort: f"{abort.program}-{abort.call}-{abort.result}")
 def test_wgpu_native_still_ends_the_process(gpu: str, faulty: Environment, abort: Abort) -> None:
     fault = abort.call and f"{abort.call}:{abort.nth}:1:{-abort.result}"

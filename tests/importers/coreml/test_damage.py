@@ -24,7 +24,7 @@ from tests.importers.coreml.mutation import damaged_contents, in_pipeline, survi
 from tests.importers.coreml.test_package import package
 from tests.importers.damage import damaged_bytes
 
-ROUNDS = 400
+ROUNDS = 150
 
 
 def network() -> Message:

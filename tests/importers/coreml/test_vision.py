@@ -59,6 +59,7 @@ def in_mode(corners: Array, mode: int) -> Array:
     return np.concatenate([start, end], axis=1)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("mode", range(4))
 @pytest.mark.parametrize("sampling", range(4))
 def test_crops_by_all_conventions(sampling: int, mode: int, backend: str) -> None:

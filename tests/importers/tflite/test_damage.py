@@ -96,7 +96,7 @@ SAMPLES = pytest.mark.parametrize(
     "sample", [SAMPLE, NESTED, STATEFUL], ids=["one graph", "nested graphs", "resources"]
 )
 INTERESTING = [0, 1, 2, 3, 4, 0x7F, 0x80, 0xFF, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFC, 0xFFFFFFFF]
-AGES = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+AGES = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def survives(file: bytes) -> None:
@@ -123,14 +123,14 @@ def test_the_samples_are_sound() -> None:
 
 
 @SAMPLES
-def test_every_truncation(sample: bytes) -> None:
-    for length in range(0, len(sample), 3):
+def test_truncations(sample: bytes) -> None:
+    for length in range(0, len(sample), 7):
         survives(sample[:length])
 
 
 def test_bytes_set_to_their_maximum() -> None:
-    """Every third one: some of each place in a word."""
-    for position in range(0, len(SAMPLE), 3):
+    """Every seventh one: some of each place in a word."""
+    for position in range(0, len(SAMPLE), 7):
         changed = bytearray(SAMPLE)
         changed[position] = 0xFF
         survives(bytes(changed))
@@ -147,8 +147,8 @@ def test_every_subgraph_called_from_everywhere() -> None:
 
 
 @SAMPLES
-def test_every_word_set_to_its_extremes(sample: bytes) -> None:
-    for position in range(0, len(sample) - 3, 4):
+def test_every_third_word_set_to_its_extremes(sample: bytes) -> None:
+    for position in range(0, len(sample) - 3, 12):
         for value in (0x7FFFFFFF, 0xFFFFFFFF):
             changed = bytearray(sample)
             struct.pack_into("<I", changed, position, value)

@@ -122,7 +122,7 @@ def runs_or_refuses(file: bytes) -> None:
     assert peak < LIMIT_BYTES
 
 
-@settings(max_examples=1200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.sampled_from(sorted(GREEDY)),
     EXTREMES.filter(lambda n: n >= 0) | EXTREMES,

@@ -35,6 +35,7 @@ def check(case: Case, backend: str, ready: Prepared | None = None) -> None:
             np.testing.assert_array_equal(result, answer)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("case", CASES, ids=[f"{k}-{case}" for k, case in enumerate(CASES)])
 def test_operator_agrees_with_litert(case: Case, backend: str) -> None:
     check(case, backend, prepared(case))

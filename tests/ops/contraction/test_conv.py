@@ -43,6 +43,7 @@ ATTRS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("attrs", ATTRS, ids=str)
 @pytest.mark.parametrize(
     ("shape", "filter", "body"),

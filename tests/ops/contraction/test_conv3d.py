@@ -41,6 +41,7 @@ def written_as_conv2d(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
     return bool(request.param)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("attrs", ATTRS)
 @pytest.mark.parametrize(("channels", "outputs"), [(1, 3), (3, 12), (4, 9), (8, 16)])
 def test_constant_filters(

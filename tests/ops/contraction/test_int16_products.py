@@ -53,6 +53,7 @@ def channels(type: TensorType, axis: int) -> TensorType:
     return TensorType(type.dtype, type.shape, Quantization(scales, (0,) * count, axis))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("bias", [None, I32, I64], ids=str)
 @pytest.mark.parametrize(("op", "shape", "filter", "axis", "attrs"), CASES, ids=str)
 def test_products(

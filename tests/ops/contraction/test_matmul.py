@@ -52,6 +52,7 @@ def test_fully_connected(
     check("fully_connected", [x, weights], {}, backend=backend, constants=constants[:1], atol=atol)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("software", [True, False])
 @pytest.mark.parametrize("place", [0, 1])
 @pytest.mark.parametrize(("depth", "channels"), [(8, 5), (3, 32), (38, 70), (200, 33)])

@@ -39,6 +39,7 @@ CONVOLUTIONS = [
 ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.usefixtures("words_first")
 @pytest.mark.parametrize("attrs", ATTRS, ids=str)
 @pytest.mark.parametrize("kind", DTYPES)

@@ -94,6 +94,7 @@ def test_convolutions_of_points_and_windows(
     run(tile, "conv2d", inputs, attrs, constants)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("size", [1, 3])
 def test_a_sum_behind_them_and_halves_between_them(size: int, tile: RegisterTile) -> None:
     """The second convolution computes the sum, too, also of a relaxed model, which stores halves."""

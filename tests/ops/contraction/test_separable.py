@@ -136,18 +136,21 @@ def in_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(separable_rows, "_division", lambda *_: (4, 0))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.usefixtures("in_tiles")
 @pytest.mark.parametrize("case", [*CASES, *drawn_cases()], ids=described)
 def test_both_convolutions(case: Any, hardware: str) -> None:
     check_both(*case, hardware)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.usefixtures("in_tiles")
 @pytest.mark.parametrize(("case", "tile"), [*zip(CASES, cycle((SLICED_TILE, LARGE_TILE)))], indirect=["tile"])
 def test_other_tiles(case: Any, hardware_gpu: str, tile: WorkgroupTile) -> None:
     check_both(*case, hardware_gpu)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("case", "side", "splits"),
     [

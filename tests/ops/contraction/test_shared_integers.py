@@ -36,6 +36,7 @@ def subgroup(request: pytest.FixtureRequest, gpu: str, monkeypatch: pytest.Monke
     return limit_subgroups(monkeypatch, request.param)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("shape", "kind", "subgroup"), pairwise(SHAPES, [*DTYPES], (4, 8)), indirect=["subgroup"]
 )

@@ -42,6 +42,7 @@ def test_a_packed_filter() -> None:
     assert not packed[:, 1, :, 1:].any()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("case", "kind", "loops", "edge", "subgroup"),
     pairwise(CASES, [*DTYPES], (True, False), (2, 4), (4, 8)),

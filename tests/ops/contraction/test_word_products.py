@@ -53,6 +53,7 @@ def small_tiles(many: str, monkeypatch: pytest.MonkeyPatch) -> str:
     return many
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("kind", DTYPES)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_small_tiles(shape: tuple[str, Any, Any, int, str], kind: str, small_tiles: str) -> None:
@@ -93,6 +94,7 @@ def take_kernels(monkeypatch: pytest.MonkeyPatch, kernels: Sequence[Kernel]) -> 
     monkeypatch.setattr("gpunn.backends.webgpu.lower.choose", lambda *_: kernels)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", ["uint8", "int8 per channel"])
 @pytest.mark.parametrize(
     ("op", "x", "filter"),

@@ -34,6 +34,7 @@ DRAWN = [
 ]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("op", "x", "filter", "kind", "tile"), DRAWN, indirect=["tile"])
 def test_products_of_words(
     op: str,

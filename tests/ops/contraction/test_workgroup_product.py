@@ -34,6 +34,7 @@ WORKGROUP, TILE = "matmul_workgroup", "matmul_tile"
 PRODUCTS = ((64, 16, 64), (8, 1, 1), (65, 12, 3), (130, 37, 70), (9, 50, 128), (200, 96, 61), (129, 70, 140))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("shape", PRODUCTS, ids=str)
 def test_products(
     shape: tuple[int, int, int], hardware_gpu: str, tile: WorkgroupTile, monkeypatch: pytest.MonkeyPatch
@@ -47,6 +48,7 @@ def test_products(
     )
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("shape", "constants", "tile"), pairwise(PRODUCTS, [(), (2,), (1,)], [*TILES.values()]), indirect=["tile"]
 )
@@ -82,6 +84,7 @@ STACKS: tuple[tuple[tuple[int, ...], tuple[int, ...], int, int, int], ...] = (
 )
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("shape", "attrs", "tile"), pairwise(STACKS, ADJOINTS, [*TILES.values()]), indirect=["tile"]
 )
@@ -106,6 +109,7 @@ def convolutions() -> list[Any]:
     return [*windows((1, 4, 3, 12, 17))]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("case", convolutions(), ids=described)
 def test_convolutions(
     case: Any, hardware_gpu: str, tile: WorkgroupTile, monkeypatch: pytest.MonkeyPatch

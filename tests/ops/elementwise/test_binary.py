@@ -82,6 +82,7 @@ def rank_limit(a: tuple[int, ...], b: tuple[int, ...]) -> str:
     return "9 dimensions" if len(a) == len(b) == 9 else ""
 
 
+@pytest.mark.sample(2)
 @lines
 def test_broadcasting(line: binary.Binary, backend: str) -> None:
     for seed, (a, b) in enumerate(PAIRS):
@@ -118,6 +119,7 @@ BYTES = (
 )
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("name", "dtype"), [(n, d) for d in (DType.BOOL, DType.UINT8, DType.INT8) for n in of_dtype(d)]
 )

@@ -39,6 +39,7 @@ SHAPES = (  # of the first and the second operand: dense, per channel, one eleme
 )
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("op", "dtype", "seed"), pairwise([*BINARY], WIDTHS, SEEDS))
 def test_binary(op: str, dtype: DType, seed: int, backend: str) -> None:
     draw = Draw(seed, dtype)
@@ -103,6 +104,7 @@ def pair(seed: int, dtype: DType, *shapes: tuple[int, ...]) -> list[TensorType]:
     return [draw.type(*s) for s in shapes]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("op", "dtype", "seed"), pairwise([*COMPARISONS], WIDTHS, SEEDS))
 def test_comparisons(op: str, dtype: DType, seed: int, backend: str) -> None:
     for shapes in SHAPES[seed % 2 :: 2]:

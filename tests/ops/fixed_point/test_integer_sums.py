@@ -19,6 +19,7 @@ FAR = [(0.5, 0.5, 0.001), (1e-3, 1.0, 2e-3), (1.0, 1.0, 2e4), (0.004, 0.5, 0.01)
 CASES = [*SCALES, *RANDOM, *FAR]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("activation", [None, "relu"])
 @pytest.mark.parametrize("dtype", [DType.INT8, DType.UINT8])
 @pytest.mark.parametrize("op", ["add", "sub"])

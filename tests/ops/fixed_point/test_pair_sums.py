@@ -59,6 +59,7 @@ def loops(request: pytest.FixtureRequest) -> compiled.Loops | None:
     return made
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("activation", [None, "relu"])
 @pytest.mark.parametrize("dtype", [DType.INT8, DType.UINT8])
 @pytest.mark.parametrize("op", ["add", "sub"])

@@ -151,6 +151,7 @@ def test_dynamic_update_slice(
     np.testing.assert_array_equal(y, expected)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, np.int16, np.int8, np.bool_])
 @pytest.mark.parametrize(("shape", "sizes", "starts"), SLICES)
 def test_dynamic_slice(

@@ -80,6 +80,7 @@ SCATTERS: list[tuple[Shape, Any, Sequence[int], Sequence[int], Sequence[int], in
 ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("function", [None, *JOIN])
 @pytest.mark.parametrize("case", SCATTERS)
 def test_scattered(case: Any, function: str | None, backend: str) -> None:

@@ -60,6 +60,7 @@ REALS: list[tuple[str, Sequence[tuple[int, ...]], Mapping[str, Any], Sequence[in
 ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("op", "shapes", "attrs", "constants", "most"), REALS, ids=[case[0] for case in REALS]
 )
@@ -96,6 +97,7 @@ INTEGERS: list[tuple[str, Sequence[tuple[int, ...]], Mapping[str, Any], Sequence
 ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("dtype", [DType.UINT8, DType.INT8])
 @pytest.mark.parametrize(
     ("op", "shapes", "attrs", "constants", "most"), INTEGERS, ids=[case[0] for case in INTEGERS]

@@ -17,6 +17,7 @@ POOLS = ("average_pool2d", "max_pool2d", "l2_pool2d")
 SAME = {"stride": (1, 1), "padding": "same"}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("op", POOLS)
 @pytest.mark.parametrize(
     ("shape", "attrs", "most"),

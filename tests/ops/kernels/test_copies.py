@@ -76,6 +76,7 @@ def test_strides_decide_on_the_body(gpu: str, body: str, case: tuple[str, Any, M
     check(op, [x], attrs, backend=gpu, **EXACT)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("body", CASES)
 def test_every_dtype(gpu: str, body: str, dtype: str) -> None:

@@ -106,6 +106,7 @@ class Way:
 DRAWS = (convolution, quantized_convolution, rows, quantized_rows, stacks)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", range(len(OCCUPYING)))
 @pytest.mark.parametrize("draw", DRAWS, ids=lambda draw: draw.__name__)
 def test_every_way_of_a_gpu(

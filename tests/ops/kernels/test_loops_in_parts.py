@@ -71,6 +71,7 @@ CASES: list[tuple[str, list[Array], Mapping[str, Any], int]] = [
 ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("op", "inputs", "attrs", "most"), CASES, ids=[case[0] for case in CASES])
 def test_bits_stay(
     op: str,

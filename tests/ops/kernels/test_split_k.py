@@ -94,6 +94,7 @@ def test_pools(gpu: str, op: str, size: tuple[int, int], expected: str) -> None:
             assert row.kernel.reason.endswith(expected)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", ["uint8", "int8"])
 @pytest.mark.parametrize(
     ("op", "shape", "filter", "splits", "steps"),

@@ -134,6 +134,7 @@ def described(case: tuple[Values, dict[str, Any]]) -> str:
     return f"{[None if v is None else v.shape for v in case[0]]} {case[1]}"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("case", [*CASES, *drawn_cases()], ids=described)
 def test_attention(case: Any, hardware: str) -> None:
     checked(*case, hardware)

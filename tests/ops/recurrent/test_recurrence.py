@@ -29,6 +29,7 @@ from tests.ops.recurrent.test_rnn import changed, recurrence_operands
 SIZES = ((1, 1, 1), (2, 5, 7), (3, 4, 64), (1, 6, 130), (2, 2, 301), (0, 3, 2), (2, 0, 3))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("time_major", [False, True])
 def test_gru(time_major: bool, reverse: bool, hardware: str) -> None:
@@ -42,6 +43,7 @@ def test_gru(time_major: bool, reverse: bool, hardware: str) -> None:
         assert_close(y.swapaxes(0, 1) if time_major else y, steps)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("first", ACTIVATIONS, ids=str)
 def test_gru_activations_and_clip(first: Any, hardware: str) -> None:
     """Each activation three times in each place, every second time with a clip."""
@@ -94,6 +96,7 @@ def test_gru_with_the_reset_behind_the_product_by_hand(hardware: str) -> None:
     assert state.tolist() == [[y[0, 1, 0]]]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("coupled", [False, True])
 @pytest.mark.parametrize("seeing", [False, True])
 def test_lstm(coupled: bool, seeing: bool, hardware: str) -> None:
@@ -118,6 +121,7 @@ def test_lstm(coupled: bool, seeing: bool, hardware: str) -> None:
                 assert_close(result, expected)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("time_major", [False, True])
 @pytest.mark.parametrize(("clip", "cell_clip"), [(0.0, 0.0), (50.0, 500.0), (0.0, 0.2), (20.0, 3.0)])
@@ -139,6 +143,7 @@ def test_lstm_with_the_usual_gates(
         assert_close(y.swapaxes(0, 1) if time_major else y, steps[:, ::-1] if reverse else steps)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("outer", ACTIVATIONS, ids=str)
 def test_lstm_activations(outer: Any, hardware: str) -> None:
     """Each of them three times in each place, with all gates."""
@@ -186,6 +191,7 @@ def test_lstm_agrees_with_the_lstm_of_nnapi(time_major: bool, reverse: bool, har
         assert_close(result, wanted)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("activation", ACTIVATIONS, ids=str)
 def test_a_recurrence_takes_all_activations(activation: Any, hardware: str) -> None:
     x, r, h = recurrence_operands(2, 4, 7)

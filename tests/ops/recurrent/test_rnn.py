@@ -203,6 +203,7 @@ def recurrence_operands(batch: int, steps: int, units: int) -> list[Array]:
     return [x, random(2, units, units, low=-1 / max(units, 1), high=1 / max(units, 1)), h]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_recurrence(activation: str | None, hardware: str) -> None:
     for sizes in RECURRENCES:

@@ -67,6 +67,7 @@ def joined(x: Array, function: str, initial: Any, size: Sequence[int], ways: Map
     return result
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("window", "function", "dtype"), pairwise(WINDOWS, [*FUNCTIONS], [np.float32, np.int32, np.int8])
 )

@@ -38,11 +38,13 @@ def check_spectrum(x: Array, length: tuple[int, int], backend: str) -> None:
     assert np.linalg.norm(found - expected) <= EPS * (1 + larger * math.sqrt(roundings)) * size
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("length", range(1, DIRECT + 1))
 def test_every_short_length(length: int, backend: str) -> None:
     check_spectrum(random(length, 3, 1, length), (1, length), backend)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("length", LONG)
 def test_long_lengths(length: int, backend: str) -> None:
     check_spectrum(random(length, 2 if length < 5000 else 1, 1, length), (1, length), backend)
