@@ -43,6 +43,7 @@ def halves(model: Model, x: Operand, axis: int = -1) -> list[Operand]:
     return [*model.add("split", [x], {"axis": axis, "sizes": sizes})]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("computed", [False, True])
 @pytest.mark.parametrize(
     "reader",

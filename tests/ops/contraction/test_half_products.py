@@ -84,7 +84,7 @@ def assert_within_bound(y: Array, inputs: list[Array]) -> None:
     assert (np.abs(y - exact) <= limit).all()
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("shape", "packed_halves"), [*zip(PRODUCTS, cycle(HALF_TILES))], indirect=["packed_halves"]
 )
@@ -96,7 +96,7 @@ def test_products_in_f16(shape: tuple[int, int, int], packed_halves: str) -> Non
     assert_within_bound(y, inputs)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("case", convolutions(), ids=described)
 def test_convolutions_in_f16(case: Any, packed_halves: str) -> None:
     inputs, attrs = case
@@ -197,7 +197,7 @@ def assert_matrices_within_bound(
     assert (np.abs(y - exact) <= limit).all()
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("shape", "attrs"), [*zip(STACKS * 2, cycle(ADJOINTS))])
 def test_computed_matrices_in_f16(shape: Any, attrs: dict[str, bool], halves: str) -> None:
     left, right, rows, depth, columns = shape

@@ -81,6 +81,7 @@ def take_way(monkeypatch: pytest.MonkeyPatch, edge: int, loops: bool) -> None:
     monkeypatch.setattr("gpunn.backends.webgpu.lower.choose", chosen)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("edge", TRANSFORMS)
 @pytest.mark.parametrize("loops", [True, False], ids=["loops", "written out"])
 @pytest.mark.parametrize("case", CASES, ids=str)

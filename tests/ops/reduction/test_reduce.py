@@ -272,6 +272,7 @@ def test_small_integers(dtype: Any, backend: str) -> None:
         check(op, [x[:, :0]], {"axes": (1,)}, backend="cpu")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("shape", "axes"), [((3, 1100), (1,)), ((1000, 12), (0,)), ((2, 40, 3, 30), (1, 3))])
 @pytest.mark.parametrize("keep_dims", [False, True])
 def test_long_reductions_in_parts(

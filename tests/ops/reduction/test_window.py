@@ -139,6 +139,7 @@ def test_products_of_quantised_windows_saturate_at_the_end(backend: str) -> None
         np.testing.assert_allclose(compiled(x), [[200, 0]], rtol=0, atol=2)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("dtype", [np.float32, np.int32])
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_windows_of_many_elements(
