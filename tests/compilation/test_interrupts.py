@@ -24,7 +24,6 @@ ONES = np.ones(4, np.float32)
 EVERY = 151  # places; python -m benchmarks.interrupts takes them all, which takes minutes
 
 
-@pytest.mark.sample(2)
 @pytest.mark.parametrize("how", [("--every", str(EVERY)), ("--random", "4")], ids=["everywhere", "random"])
 def test_after_an_interrupt_anywhere_the_same_compilation_gives_the_right_answer(
     how: tuple[str, str], backend: str

@@ -178,7 +178,6 @@ def test_threads_share_a_worker() -> None:
         assert all(np.array_equal(y, x) for x, y in zip(frames, pool.map(compiled, frames), strict=True))
 
 
-@pytest.mark.sample(2)
 @pytest.mark.parametrize("how", [("--every", "307"), ("--random", "2")], ids=["everywhere", "random"])
 def test_after_an_interrupt_the_same_worker_gives_the_right_answer(how: tuple[str, str]) -> None:
     cases = [f"isolated:{name}" for name in CASES if name not in ("compiling", "closing")]
