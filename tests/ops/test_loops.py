@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,12 +15,23 @@ import pytest
 
 from gpunn import Model
 from gpunn.limits import Limits
-from gpunn.ops import OPS, compiled, loops
+from gpunn.ops import OPS, compiled
+from gpunn.ops.compiled import channel_products, dot_products, loops
+from gpunn.ops.compiled.vectors import Sizes
 from gpunn.types import Array, DType, float32
 from tests.ops.harness import random
 from tests.ops.quantized import quantized, stored
 
-PLAIN = compiled.Loops(loops.finish, loops.requantize, loops.floors, loops.pair_sums, loops.depthwise)
+PLAIN = compiled.Loops(
+    loops.finish,
+    loops.requantize,
+    loops.floors,
+    loops.pair_sums,
+    loops.depthwise,
+    compiled.OfBytes(dot_products.dot_products, channel_products.channel_products, Sizes(2, 3)),
+)
+CPU = Path("/proc/cpuinfo")
+CPU_FLAGS = CPU.read_text().split() if CPU.is_file() else []
 Case = tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]  # op, shape, filter, attributes
 CASES: list[Case] = [
     ("conv2d", (1, 3, 4, 3), (5, 1, 1, 3), {"activation": "relu6"}),
@@ -33,6 +47,31 @@ CASES: list[Case] = [
     ("depthwise_conv2d", (1, 4, 5, 2), (1, 3, 3, 6), {"padding": "same"}),  # several channels of one
     ("depthwise_conv2d", (1, 4, 3, 150), (1, 1, 3, 150), {"padding": "same"}),
 ]
+OF_BYTES: list[Case] = [
+    ("conv2d", (2, 3, 5, 4), (37, 1, 1, 4), {}),
+    ("conv2d", (1, 5, 7, 8), (16, 1, 1, 8), {"stride": (2, 2), "activation": "relu"}),
+    ("conv2d", (3, 6, 5, 3), (70, 3, 3, 3), {"padding": "same"}),
+    ("conv2d", (1, 7, 9, 5), (9, 2, 3, 5), {"padding": "same", "dilation": (2, 2)}),
+    ("conv2d", (1, 7, 9, 4), (9, 3, 2, 4), {"padding": ((3, 2), (1, 4)), "stride": (2, 3)}),
+    ("conv2d", (1, 4, 4, 1), (6, 3, 3, 1), {"padding": "same"}),
+    ("fully_connected", (31, 13), (5, 13), {"activation": "relu6"}),
+    ("fully_connected", (1, 1, 300), (1, 300), {}),
+    ("depthwise_conv2d", (1, 5, 5, 1), (1, 3, 3, 9), {"activation": "relu"}),  # many filters of one channel
+    ("depthwise_conv2d", (2, 4, 6, 24), (1, 3, 3, 24), {"padding": "same"}),
+    ("depthwise_conv2d", (1, 6, 7, 100), (1, 3, 3, 100), {"stride": (2, 2), "activation": "relu6"}),
+    ("depthwise_conv2d", (1, 1, 1, 1), (1, 3, 3, 1), {"padding": "same", "activation": "relu"}),
+    (
+        "depthwise_conv2d",
+        (1, 9, 8, 7),
+        (1, 5, 2, 7),
+        {"dilation": (2, 3), "padding": ((1, 3), (2, 4)), "activation": "relu"},
+    ),
+]
+NOT_OF_BYTES: list[Case] = [
+    ("conv2d", (1, 5, 4, 4), (6, 3, 3, 2), {}),  # two groups
+    ("depthwise_conv2d", (1, 4, 5, 9), (1, 3, 3, 9), {}),  # halves below zero go away from it
+]
+ZEROS = {DType.UINT8: (120, 0, 255), DType.INT8: (0,)}  # of filters, whose weights may leave 8 bits with them
 
 
 @pytest.fixture(params=["plain", "compiled"])
@@ -63,12 +102,24 @@ def test_reals_have_the_bits_of_the_reference(case: Case, found: compiled.Loops)
     np.testing.assert_array_equal(got, expected)
 
 
-@pytest.mark.parametrize("dtype", [DType.UINT8, DType.INT8])
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_stored_integers_have_the_bits_of_numpy(case: Case, dtype: DType, found: compiled.Loops) -> None:
+@pytest.mark.parametrize("dtype, zero", [(dtype, zero) for dtype, zeros in ZEROS.items() for zero in zeros])
+@pytest.mark.parametrize("case", [*CASES, *OF_BYTES, *NOT_OF_BYTES], ids=str)
+def test_stored_integers_have_the_bits_of_numpy(
+    case: Case, dtype: DType, zero: int, found: compiled.Loops
+) -> None:
+    run, values = layer(case, dtype, zero)
+    (got,) = run(values)
+    with compiled.in_use(None):
+        run, _ = layer(case, dtype, zero)
+        (expected,) = run(values)
+    np.testing.assert_array_equal(got, expected)
+
+
+def layer(case: Case, dtype: DType, zero: int) -> tuple[Any, list[Array]]:
+    """Return a quantised layer for many runs, and what it takes. zero: of the filter."""
     op, shape, filter, stated = case
     attrs = {k: v for k, v in stated.items() if v != "tanh"}
-    x, w = quantized(dtype, shape, 0.02, 5), quantized(dtype, filter, 0.01, 0 if dtype is DType.INT8 else 120)
+    x, w = quantized(dtype, shape, 0.02, 5), quantized(dtype, filter, 0.01, zero)
     channels = filter[3] if op == "depthwise_conv2d" else filter[0]
     bias = np.random.default_rng(2).integers(-3000, 3000, channels).astype(np.int32)
     values, weights = stored(3, x), stored(4, w)
@@ -77,10 +128,23 @@ def test_stored_integers_have_the_bits_of_numpy(case: Case, dtype: DType, found:
     wanted = quantized(dtype, (), 0.03, -1 if dtype is DType.INT8 else 30).quantization
     (y,) = model.add(op, [model.input("x", x), *constants], attrs, quantization=[wanted])
     model.output(y)
-    (got,) = model.operations[0].prepared()([values, weights, bias])
-    with compiled.in_use(None):
-        (expected,) = model.operations[0].prepared()([values, weights, bias])
-    np.testing.assert_array_equal(got, expected)
+    return model.operations[0].prepared(), [values, weights, bias]
+
+
+@pytest.mark.parametrize("case", [*OF_BYTES, *NOT_OF_BYTES], ids=str)
+def test_bytes_are_read_where_they_lie(case: Case) -> None:
+    asked: list[Array] = []
+
+    def counted(loop: Any) -> Any:
+        return lambda x, *operands: (asked.append(x), loop(x, *operands))
+
+    assert PLAIN.of_bytes is not None
+    dots, channels, sizes = PLAIN.of_bytes
+    with compiled.in_use(PLAIN._replace(of_bytes=compiled.OfBytes(counted(dots), counted(channels), sizes))):
+        run, values = layer(case, DType.INT8, 0)
+        run(values)
+    assert bool(asked) == (case not in NOT_OF_BYTES)
+    assert all(x.dtype == np.uint8 for x in asked)
 
 
 @pytest.mark.parametrize("preference", ["fast-single-answer", "low-power", "sustained-speed"])
@@ -121,3 +185,37 @@ def test_a_numba_that_refuses_numpy_is_told_of(monkeypatch: pytest.MonkeyPatch) 
         with pytest.warns(RuntimeWarning, match="numba cannot be used"):
             assert compiled.load() is None
     compiled.load.cache_clear()
+
+
+@pytest.mark.skipif("avx_vnni" not in CPU_FLAGS, reason="this CPU has no AVX-VNNI")
+def test_shorter_vectors_have_the_same_bits(tmp_path: Path) -> None:
+    pytest.importorskip("numba", reason="numba, of the extra fast-cpu, is not installed")
+    environment = {
+        "NUMBA_CPU_NAME": "alderlake",
+        "NUMBA_CPU_FEATURES": "+avxvnni",
+        "NUMBA_CACHE_DIR": str(tmp_path),
+    }
+    code = "from gpunn.ops.compiled import load; print(*load().of_bytes.sizes)"
+    test = f"{__file__}::{test_stored_integers_have_the_bits_of_numpy.__name__}"
+    of_pytest = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "compiled", test]
+    for arguments, expected in ((["-c", code], "8 6"), (of_pytest, "passed")):
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert expected in done.stdout
+
+
+def test_the_name_of_machine_code_tells_of_all_its_sources(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    function = dot_products.dot_products
+    before = compiled.named(function)
+    assert before.__qualname__ == compiled.named(function).__qualname__ != function.__qualname__
+    (tmp_path / "vectors.py").write_text("# another one")
+    monkeypatch.setattr(compiled.vectors, "__file__", str(tmp_path / "vectors.py"))
+    assert compiled.named(function).__qualname__ != before.__qualname__

@@ -29,6 +29,7 @@ LEAST_ROWS = 256  # of a product of matrices: with fewer, BLAS packs the filter 
 
 STORED_BLOCK = 1 << 15  # numbers of a stored matrix that are read at a time
 LEAST_STORED = 1 << 14  # numbers of a matrix that is worth it
+HIGHEST_BIT = np.uint8(1 << 7)
 
 Multiply = Callable[[Array, Array, Array], None]  # a matrix [K, O] and rows [P, K], into [P, O]
 Room = Callable[[int, int], Array]  # memory [pixels, C] for the sums from one pixel to another
@@ -42,7 +43,11 @@ def pixels_at_once(cost: int) -> int:
 
 
 class Sums(Protocol):
-    """The sums of products of one filter, of the dtype of the filter."""
+    """The sums of products of one filter, of the dtype of the filter, or the stored results if `finished`."""
+
+    @property
+    def finished(self) -> bool:
+        """Tell whether the sums have become stored results."""
 
     def __call__(self, x: Array, room: Room) -> Iterator[Block]:
         """Write the sums of x where `room` says, and yield each block when it is there."""
@@ -61,10 +66,24 @@ class Binding(Protocol):
         """Return what writes the sums of an image whose numbers may change, but not its memory."""
 
 
+class Results(NamedTuple):
+    """Stored results of sums: floors of sum * factor + summand between bounds, less an offset.
+
+    stored: the dtype of the elements that are summed up. line: factors and summands [2, O].
+    """
+
+    stored: np.dtype[Any]
+    line: Array
+    bounds: tuple[float, float]
+    offset: int
+
+
 class Terms(NamedTuple):
     """The way from elements to terms of sums: what is subtracted, and what padding holds (`around`).
 
     exact: all sums of integers are, in any order. most: the largest size of a term; 0 if it is not known.
+    turned: elements are int8, and become uint8, 128 more. results: what makes stored results of the sums of a
+    constant filter, where elements and results have 8 bits; sums may do it at once, and are `finished` then.
     """
 
     dtype: np.dtype[Any]
@@ -72,6 +91,8 @@ class Terms(NamedTuple):
     around: int = 0
     exact: bool = False
     most: int = 0
+    turned: bool = False
+    results: Results | None = None
 
     @property
     def multiply(self) -> Multiply:
@@ -80,7 +101,9 @@ class Terms(NamedTuple):
 
     def write(self, stored: Array, out: Array) -> None:
         """Write the terms of some elements."""
-        if self.subtracted:
+        if self.turned:
+            np.bitwise_xor(stored.view(np.uint8), HIGHEST_BIT, out=out)
+        elif self.subtracted:
             np.subtract(stored, self.dtype.type(self.subtracted), out=out, dtype=self.dtype)
         else:
             out[...] = stored
@@ -180,21 +203,38 @@ class Stored:
 
 
 class PointSums:
-    """Products of rows of C numbers, the last axis of any x, with a matrix [C, O].
+    """Products of rows of C numbers, the last axis of any x, with a filter for O channels.
 
-    few: the rows are so few that exact products read a Stored matrix.
+    shape: C and O. multiply: writes the products of rows of terms, or stored results if `finished`.
     """
 
-    def __init__(self, matrix: Array, terms: Terms, few: bool = False) -> None:
-        self._shape = matrix.shape
+    def __init__(
+        self,
+        shape: tuple[int, int],
+        terms: Terms,
+        multiply: Callable[[Array, Array], None],
+        finished: bool = False,
+    ) -> None:
+        self.finished = finished
+        self._depth = shape[0]
         self._terms = terms
-        self._most = pixels_at_once(max(matrix.shape))
+        self._most = pixels_at_once(max(shape))
+        self._multiply = multiply
+
+    @classmethod
+    def of(cls, matrix: Array, terms: Terms, few: bool = False) -> PointSums:
+        """Return the products with a matrix [C, O].
+
+        few: the rows are so few that exact products read a Stored matrix.
+        """
         stored = terms.exact and few and matrix.size >= LEAST_STORED
-        self._multiply = Stored(matrix, terms).multiply if stored else partial(terms.multiply, matrix)
+        multiply = Stored(matrix, terms).multiply if stored else partial(terms.multiply, matrix)
+        depth, channels = matrix.shape
+        return cls((depth, channels), terms, multiply)
 
     def __call__(self, x: Array, room: Room) -> Iterator[Block]:
         """Write the sums of x where `room` says."""
-        depth = self._shape[0]
+        depth = self._depth
         rows = x.reshape(math.prod(x.shape) // depth if depth else math.prod(x.shape[:-1]), depth)
         step = ceil_div(len(rows), ceil_div(len(rows), self._most) or 1)  # about as many in each block
         for first in range(0, len(rows), step or 1):
@@ -206,7 +246,7 @@ class PointSums:
 
     def at_once(self, pixels: int) -> AtOnce | None:
         """Return what writes the sums of so many pixels, if they are one block."""
-        shape = pixels, self._shape[0]
+        shape = pixels, self._depth
         return None if not 0 < pixels <= self._most else lambda x, out: self._write(x.reshape(shape), out)
 
     def _write(self, rows: Array, out: Array) -> None:
@@ -220,7 +260,7 @@ class StridedSums:
     """The sums of every so many rows and columns of images [N, H, W, C], by those of pixels."""
 
     def __init__(self, sums: PointSums, stride: tuple[int, int]) -> None:
-        self._sums = sums
+        self._sums, self.finished = sums, sums.finished
         self._seen = slice(None), slice(None, None, stride[0]), slice(None, None, stride[1])
 
     def __call__(self, x: Array, room: Room) -> Iterator[Block]:

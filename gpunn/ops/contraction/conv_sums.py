@@ -24,6 +24,7 @@ from gpunn.ops.contraction.blocks import (
     product,
     summed,
 )
+from gpunn.ops.contraction.byte_sums import channel_filter, dot_filter
 from gpunn.ops.contraction.channelwise import ChannelSums, add_bias, long_row
 from gpunn.ops.contraction.columns import column_pieces
 from gpunn.ops.contraction.depthwise_loop import DepthwiseLoop
@@ -56,9 +57,14 @@ def rows_of(filter: Array) -> Array:
 def sums_of(window: Window, shape: Shape, filter: Array, matrix: Array, terms: Terms) -> Sums:
     """Return the sums of a filter from x of a shape [N, H, W, C]: products of patches with a matrix."""
     channels, height, width, depth = filter.shape
+    beside = width if window.dilation[1] == 1 else 1  # cells of which all bytes lie side by side
+    dots = dot_filter(filter.reshape(channels, -1, beside * depth), terms)
     if (height, width) == (1, 1) and window.before == window.after == (0, 0) and shape[3] == depth:
-        sums = PointSums(matrix, terms, 1 < shape[0] * math.prod(window.out) <= FEW_PIXELS)
+        few = 1 < shape[0] * math.prod(window.out) <= FEW_PIXELS
+        sums = PointSums.of(matrix, terms, few) if dots is None else dots.of_pixels(depth)
         return sums if window.pointwise else StridedSums(sums, window.stride)
+    if dots is not None and shape[3] == depth:
+        return PieceSums(dots.pieces(window, shape, beside == width), finished=True)
     pixels = pixels_at_once(max(height * width * depth, channels))
     pieces = row_pair_pieces(window, shape, filter.shape, matrix, terms, pixels)
     if pieces is not None:
@@ -168,6 +174,9 @@ def sums_by_channel(window: Window, shape: Shape, filter: Array, terms: Terms) -
     if terms.exact and shape[3] == 1 < channels:  # many filters of one channel are one product
         rows = filter.transpose(3, 1, 2, 0)
         return sums_of(window, shape, rows, np.ascontiguousarray(rows_of(rows).T), terms)
+    bytes = channel_filter(filter[0], window, terms) if shape[3] == channels else None
+    if bytes is not None:
+        return PieceSums(bytes.pieces(window, shape, rows_of_cells=False), finished=True)
     return PieceSums(pieces_by_channel(window, shape, filter, terms))
 
 

@@ -6,10 +6,10 @@ import numpy as np
 
 from gpunn.ops.call import Call
 from gpunn.ops.compiled import TOGETHER, Loop, Loops
+from gpunn.ops.compiled.loops import Geometry
 from gpunn.ops.contraction.pieces import Write
 from gpunn.ops.contraction.prepared import Ends
 from gpunn.ops.kernels.window import Window
-from gpunn.ops.loops import Geometry
 from gpunn.types import Array, Shape
 
 

@@ -20,9 +20,9 @@ from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED
 from gpunn.ops.contraction.blocks import AtOnce, Block, Room, Sums, Terms
 from gpunn.ops.contraction.conversion import Conversion
-from gpunn.ops.contraction.prepared import Sum, of_operands
+from gpunn.ops.contraction.prepared import Sum, constants_only, of_operands
 from gpunn.ops.contraction.product_rescaling import Rescaling, Rounding, Steps, rescaling
-from gpunn.ops.contraction.requantization import ManySteps, few_steps
+from gpunn.ops.contraction.requantization import ManySteps, few_steps, results_of
 from gpunn.ops.elementwise.unary import apply_activation
 from gpunn.ops.fixed_point.affine import (
     LIMITS,
@@ -36,7 +36,7 @@ from gpunn.ops.fixed_point.affine import (
 )
 from gpunn.ops.memory import LEAST_BYTES, empty, scratch
 from gpunn.ops.op import KernelFunction, Quantized
-from gpunn.types import Array, DType, Quantization, TensorType
+from gpunn.types import Array, DType, Quantization, Shape, TensorType
 
 MIXED = (DType.UINT8, DType.INT8)
 PAIRS = (
@@ -157,6 +157,7 @@ class _Whole(NamedTuple):
 
     function: Callable[[Array], Array]
     terms: Terms
+    finished: bool = False
 
     def __call__(self, x: Array, room: Room) -> Iterator[Block]:
         """Yield the sums of x, wherever they are."""
@@ -186,13 +187,13 @@ def _of_reals(
 class _Weights(NamedTuple):
     """Values kept for a filter and a bias: a type with exact sums, these sums, and their conversion.
 
-    at_once: as of Sums, for the pixels of the call.
+    at_once: as of Sums, for the pixels of the call. Sums that are finished need no conversion.
     """
 
     exact: np.dtype[Any]
     sums: Sums
     at_once: AtOnce | None
-    conversion: Conversion
+    conversion: Conversion | None
 
     @classmethod
     def of(
@@ -227,22 +228,32 @@ class _Weights(NamedTuple):
             dtype = np.dtype(np.float32 if reach < EXACT else np.float64)
             most = max(high - how.zero_x, how.zero_x - low)
             terms = Terms(dtype, how.zero_x, exact=True, most=most)
+        ends = low - terms.subtracted, high - terms.subtracted
+        reach_of = partial(_range, centred, others, ends)
+        simple = within and how.steps is Steps.TWICE
+        if simple and constants_only(call):
+            terms = terms._replace(results=results_of(call, how, biases, reach_of))
+        found = sums(centred.astype(terms.dtype, copy=False), terms)
+        at_once = found.at_once(math.prod(call.y.shape[:-1]))
+        if found.finished:
+            return cls(call.y.dtype.numpy, found, at_once, None)
         conversion: Conversion
         if how.steps is not Steps.TWICE:
             conversion = ManySteps(call, how, partial(_rescaled_int64, how, biases))
         elif within:
-            ends = low - terms.subtracted, high - terms.subtracted
-            conversion = few_steps(call, how, biases, terms.dtype, partial(_range, centred, others, ends))
+            conversion = few_steps(call, how, biases, terms.dtype, reach_of)
         else:
             conversion = ManySteps(call, how, partial(_rescaled, how, biases))
-        found = sums(centred.astype(terms.dtype, copy=False), terms)
-        return cls(terms.dtype, found, found.at_once(math.prod(call.y.shape[:-1])), conversion)
+        return cls(terms.dtype, found, at_once, conversion)
 
     def product(self, y: TensorType) -> Callable[[Array], Array]:
         """Return what computes the stored result from the stored x."""
         shape, dtype, exact, sums_of = y.shape, y.dtype.numpy, self.exact, self.sums
-        rows, convert, write = (math.prod(shape[:-1]), shape[-1]), self.conversion.write, self.at_once
+        rows, write = (math.prod(shape[:-1]), shape[-1]), self.at_once
         new = np.empty if y.nbytes < LEAST_BYTES else empty  # begins sooner
+        if self.conversion is None:
+            return partial(self._finished, new, shape, dtype, rows)
+        convert = self.conversion.write
 
         def at_once(x: Array) -> Array:
             assert write is not None
@@ -263,6 +274,19 @@ class _Weights(NamedTuple):
             return result
 
         return in_blocks if write is None else at_once
+
+    def _finished(
+        self, new: Callable[..., Array], shape: Shape, dtype: np.dtype[Any], rows: tuple[int, int], x: Array
+    ) -> Array:
+        """Return the result of x by sums that are finished."""
+        result = new(shape, dtype)
+        pixels = result.reshape(rows)
+        if self.at_once is not None:
+            self.at_once(x, pixels)
+        else:
+            for _ in self.sums(x, lambda first, last: pixels[first:last]):
+                pass
+        return result
 
 
 def _fit_32_bits(how: Rescaling, largest: Array) -> bool:

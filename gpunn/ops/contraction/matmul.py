@@ -30,6 +30,7 @@ from gpunn.ops.compiled import current
 from gpunn.ops.contraction import gradients
 from gpunn.ops.contraction.blocks import PointSums, Sums, Terms, early_product
 from gpunn.ops.contraction.broadcast_tile import shared_product, with_shared_rows
+from gpunn.ops.contraction.byte_sums import dot_filter
 from gpunn.ops.contraction.computed_filter import block_packed, packed_reads
 from gpunn.ops.contraction.half_products import dense_errors
 from gpunn.ops.contraction.integer_product import MakeProduct, check_types, integer_product, quantized_product
@@ -161,7 +162,10 @@ _ROUNDING = Rounding(_upwards, single=True, product16=True)
 
 def _integer(call: Call) -> MakeProduct:
     def sums(filter: Array, terms: Terms) -> Sums:
-        return PointSums(matrix_of(call, filter), terms)
+        dots = dot_filter(filter[:, None], terms)
+        return (
+            PointSums.of(matrix_of(call, filter), terms) if dots is None else dots.of_pixels(filter.shape[1])
+        )
 
     return integer_product(call, fully_connected.reference, 0, _ROUNDING, sums)
 

@@ -104,8 +104,8 @@ def _ranges(count: int, step: int) -> Iterator[tuple[int, int]]:
 class PieceSums:
     """The sums of pieces."""
 
-    def __init__(self, pieces: list[Piece]) -> None:
-        self._pieces = pieces
+    def __init__(self, pieces: list[Piece], finished: bool = False) -> None:
+        self._pieces, self.finished = pieces, finished
 
     def __call__(self, x: Array, room: Room) -> Iterator[Block]:
         """Write the sums of x where `room` says."""
@@ -124,7 +124,7 @@ def window_pieces(window: Window, shape: Shape, terms: Terms, pixels: int, sums:
     blocks = list(row_blocks(window, shape, pixels))
     if not terms.exact and not any((*window.before, *window.after)):
         return [Piece(b.first, b.last, _without_padding(b, sums)) for b in blocks]
-    return pieces_in(_Margin.of(window, shape, terms, blocks), blocks, sums)
+    return pieces_in(Margin.of(window, shape, terms, blocks), blocks, sums)
 
 
 def _without_padding(block: RowBlock, sums: Binding) -> Write:
@@ -150,7 +150,7 @@ class Layout(Protocol):
         """Return the padding in the memory of a block, and what writes the terms of dense x [N, H, W, C]."""
 
 
-class _Margin(NamedTuple):
+class Margin(NamedTuple):
     """Images as they are; their `columns` lie between the padding."""
 
     shape: Shape
@@ -158,7 +158,7 @@ class _Margin(NamedTuple):
     terms: Terms
 
     @classmethod
-    def of(cls, window: Window, shape: Shape, terms: Terms, blocks: Sequence[RowBlock]) -> _Margin:
+    def of(cls, window: Window, shape: Shape, terms: Terms, blocks: Sequence[RowBlock]) -> Margin:
         """Return the layout of blocks of x [N, H, W, C]."""
         left, width = window.before[1], shape[2]
         columns = left + width + window.after[1]

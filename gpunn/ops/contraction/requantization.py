@@ -10,6 +10,7 @@ import numpy as np
 
 from gpunn.ops.call import Call
 from gpunn.ops.compiled import Loops, current
+from gpunn.ops.contraction.blocks import Results
 from gpunn.ops.contraction.conversion import Conversion, InBlocks, IntegerSteps, Line, RealSteps
 from gpunn.ops.contraction.product_rescaling import Rescaling
 from gpunn.ops.contraction.proven_numbers import Range
@@ -46,6 +47,20 @@ def few_steps(
         return steps
     # Of few sums, those of a single channel by themselves take as long as all of them in float64.
     return LearningSteps(line, steps, safe, sums, MOST_OTHERS_OF_MANY if many else 0)
+
+
+def results_of(call: Call, how: Rescaling, bias: Array, sums: Callable[[], Range]) -> Results | None:
+    """Return the conversion of sums of bytes to bytes for a loop that does it at once; None for other steps.
+
+    It is that of few_steps(): in float32 where that is proven for all channels, else in float64.
+    """
+    exact = RealSteps.of(call, how, bias) if current() is not None else None
+    if exact is None or not {call.x.dtype, call.y.dtype} <= set(EIGHT_BITS):
+        return None
+    line = Line.of(call, how, bias)
+    proven = line and ProvenSteps.of(line, exact, sums(), most=0, plain=True)
+    factor, summand, bounds, offset = (proven or exact).rows(call.y.shape[-1])
+    return Results(call.x.dtype.numpy, np.stack([factor, summand]), bounds, offset)
 
 
 def _looped(loops: Loops, channels: int, exact: Exact) -> LoopSteps:

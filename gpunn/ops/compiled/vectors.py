@@ -1,0 +1,140 @@
+"""The machine code that tile() and strip() have in common: for vectors of 32-bit numbers, written for LLVM.
+
+x86's VPDPBUSD multiplies four neighbouring bytes without a sign with four that have one, VPDPWSSD two
+numbers of 16 bits with two others. Both add the products to a sum of 32 bits, in each lane of a vector
+(Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2C). AVX-512 VNNI has 16 lanes,
+AVX-VNNI 8. Compilers do not make VPDPBUSD of a loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+BYTES = 4  # in a lane
+
+Bounds = tuple[float, float, int]  # of results, and their offset
+
+
+class Sizes(NamedTuple):
+    """Lanes of a vector, and pixels of a tile where there are so many."""
+
+    lanes: int
+    pixels: int
+
+
+# Sums, weights and the bytes of a pixel take 27 of the 32 registers of AVX-512, and 15 of the 16 of AVX.
+SIZES = {"+avx512vnni": Sizes(16, 12), "+avxvnni": Sizes(8, 6)}
+
+
+def vector_sizes(features: str) -> Sizes | None:
+    """Return the sizes for a CPU by its features, as LLVM lists them; None without the instructions."""
+    known = features.split(",")
+    return next((sizes for feature, sizes in SIZES.items() if feature in known), None)
+
+
+def teach_numba(function: Callable[..., None], write: Write, lanes: int) -> None:
+    """Let numba compile a function to what `write` writes for its operands.
+
+    These are values of LLVM, what numba knows of arrays, and lists of values for tuples.
+    """
+    from numba import extending, types
+
+    def operand(context: Any, builder: Any, type: Any, value: Any) -> Any:
+        if isinstance(type, types.Array):
+            return context.make_array(type)(context, builder, value)
+        if not isinstance(type, types.BaseTuple):
+            return value
+        return [builder.extract_value(value, k) for k in range(len(type))]
+
+    def typed(typing: Any, operands: Any) -> Any:
+        def written(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            packed = enumerate(signature.args[0])
+            parts = [operand(context, builder, t, builder.extract_value(values[0], k)) for k, t in packed]
+            write(Code(builder, lanes), parts)
+            return context.get_dummy_value()
+
+        return types.void(operands), written
+
+    library: Any = extending  # parts of it have no annotations
+    code = library.intrinsic(typed)
+    library.overload(function, strict=False)(lambda *operands: lambda *operands: code(operands))
+
+
+Write = Callable[["Code", Sequence[Any]], None]
+
+
+class Code:
+    """Instructions at the place of a builder of LLVM's, for vectors of so many lanes."""
+
+    def __init__(self, builder: Any, lanes: int) -> None:
+        from llvmlite import ir
+        from numba.core import cgutils
+
+        self.utils: Any = cgutils  # it has no annotations
+        self.builder, self.lanes, self._ir = builder, lanes, ir
+        self.vector = ir.VectorType(ir.IntType(8 * BYTES), lanes)
+
+    def index(self, number: int) -> Any:
+        """Return a number that counts elements."""
+        return self._ir.IntType(64)(number)
+
+    def times(self, number: Any, factor: int) -> Any:
+        """Return a multiple of a number."""
+        return self.builder.mul(number, self.index(factor))
+
+    def behind(self, place: Any, count: int) -> Any:
+        """Return the place so many elements behind another one."""
+        return self.builder.gep(place, [self.index(count)])
+
+    def of(self, kind: Any) -> Any:
+        """Return the type of a vector that has a number of a kind in each lane."""
+        return self._ir.VectorType(kind, self.lanes)
+
+    def load(self, place: Any, kind: Any) -> Any:
+        """Return the number or the vector at a place that need not be aligned."""
+        return self.builder.load(self.builder.bitcast(place, kind.as_pointer()), align=1)
+
+    def splat(self, number: Any) -> Any:
+        """Return a vector with a number in each lane."""
+        none = self._ir.Constant(self.of(number.type), self._ir.Undefined)
+        lanes = self._ir.Constant(self.of(self._ir.IntType(32)), [0] * self.lanes)
+        one = self.builder.insert_element(none, number, self._ir.IntType(32)(0))
+        return self.builder.shuffle_vector(one, none, lanes)
+
+    def call(self, name: str, *operands: Any) -> Any:
+        """Return what an instruction such as vpdpbusd makes of vectors."""
+        kind = self._ir.FunctionType(self.vector, [self.vector] * len(operands))
+        full = f"llvm.x86.avx512.{name}.{8 * BYTES * self.lanes}"
+        return self.builder.call(self.utils.get_or_insert_function(self.builder.module, kind, full), operands)
+
+    def results(self, factor: Any, summand: Any, ends: Any, kind: Any) -> Callable[[Any], Any]:
+        """Return what makes results of sums, as loops.floors(): of factors and summands at these places."""
+        builder = self.builder
+        real = self.of(factor.type.pointee)
+        by, more = self.load(factor, real), self.load(summand, real)
+        low, high, offset = ends
+        bounds = [(self.splat(low), "<"), (self.splat(high), ">")]
+        lowered = self.splat(builder.trunc(offset, self.vector.element))
+
+        def made(sums: Any) -> Any:
+            number = builder.fadd(builder.fmul(builder.sitofp(sums, real), by), more)
+            for bound, beyond in bounds:
+                number = builder.select(builder.fcmp_ordered(beyond, number, bound), bound, number)
+            return builder.trunc(builder.sub(builder.fptosi(number, self.vector), lowered), self.of(kind))
+
+        return made
+
+    def store(self, numbers: Any, place: Any) -> None:
+        """Store a vector."""
+        self.builder.store(numbers, self.builder.bitcast(place, numbers.type.as_pointer()), align=1)
+
+    def store_part(self, numbers: Any, place: Any, count: Any) -> None:
+        """Store the first ones of a vector; if `count` is more, all of them."""
+        builder, memory = self.builder, self.utils.alloca_once(self.builder, numbers.type)
+        builder.store(numbers, memory)
+        parts, last = builder.bitcast(memory, place.type), self.index(self.lanes)
+        most = builder.select(builder.icmp_signed("<", count, last), count, last)
+        with self.utils.for_range(builder, most) as lanes:
+            number = builder.load(builder.gep(parts, [lanes.index]))
+            builder.store(number, builder.gep(place, [lanes.index]))

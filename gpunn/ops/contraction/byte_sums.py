@@ -1,0 +1,196 @@
+"""Sums of products of 8-bit integers on the host by compiled loops, which read bytes where they lie.
+
+The bytes of x are those that are stored, of int8 128 more; what that adds is a part of the number that the
+sums of each channel begin with. The loops make stored results of sums at once. Weights of dot_products()
+are int8. Where uint8 has a zero point such that they are not, all have a number in addition, which is
+multiplied with the sum of a pixel's bytes.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from gpunn.kernel import ceil_div
+from gpunn.ops.compiled import Loop, OfBytes, current
+from gpunn.ops.compiled.dot_products import VECTORS
+from gpunn.ops.compiled.vectors import BYTES
+from gpunn.ops.contraction.blocks import Place, PointSums, Results, Terms, pixels_at_once, row_blocks
+from gpunn.ops.contraction.pieces import Margin, Piece, pieces_in
+from gpunn.ops.kernels.window import Window
+from gpunn.ops.memory import aligned, scratch
+from gpunn.types import Array, Shape
+
+LOW, HIGH = -128, 127  # of int8
+MOST = 2**31  # that sums must stay below
+_BYTE = np.dtype(np.uint8)
+
+
+class ByteFilter(NamedTuple):
+    """A filter that is ready for a loop, which gets `operands`.
+
+    terms: how x becomes bytes. channels: of a result; with several pixels together, of all these. read: bytes
+    that a loop reads of each cell.
+    """
+
+    loop: Loop
+    operands: tuple[Any, ...]
+    terms: Terms
+    channels: int
+    read: int
+    together: int = 1
+
+    def of_pixels(self, depth: int) -> PointSums:
+        """Return the results for single pixels of so many bytes."""
+        cells: Array = np.zeros(1, np.int64)
+
+        def multiply(rows: Array, out: Array) -> None:
+            bytes = rows.reshape(-1)
+            if self.read > depth:
+                copy = scratch("bytes", (rows.size + self.read - depth,), _BYTE)
+                copy[: rows.size] = bytes
+                bytes = copy
+            self.loop(bytes, _side_by_side(len(rows), depth), cells, *self.operands, out)
+
+        return PointSums((depth, self.channels), self.terms, multiply, finished=True)
+
+    def pieces(self, window: Window, shape: Shape, rows_of_cells: bool) -> list[Piece]:
+        """Return the results over the windows of x [N, H, W, C].
+
+        rows_of_cells: the loop reads all cells in a row of a window as one.
+        """
+        cost = max(shape[3] * math.prod(window.stride), self.channels // self.together)
+        blocks = list(row_blocks(window, shape, pixels_at_once(cost)))
+        layout = Margin.of(window, shape, self.terms, blocks)
+        images, rows, columns, depth = layout.shape
+        behind = ceil_div(self.read, max(1, columns * depth))  # rows for what is read after the last cell
+        layout = layout._replace(shape=(images, rows + behind, columns, depth))
+
+        def bind(padded: Array, window: Window) -> Place:
+            (height, width), (down, across) = window.size, window.dilation
+            image, row, column, _ = padded.strides
+            (vertical, horizontal), (high, wide) = window.stride, window.out
+            cells = _sums_of((height, down * row), (1 if rows_of_cells else width, across * column))
+            pixels = wide // self.together, horizontal * column * self.together
+            places = _sums_of((len(padded), image), (high, vertical * row), pixels)
+            size = int(places[-1] + cells[-1]) + self.read
+            bytes = as_strided(padded, (size,), (1,))  # these rows are the first ones in their memory
+
+            def write(out: Array) -> None:
+                self.loop(bytes, places, cells, *self.operands, out.reshape(-1, self.channels))
+
+            return write
+
+        return pieces_in(layout, blocks, bind)
+
+
+def dot_filter(filter: Array, terms: Terms) -> ByteFilter | None:
+    """Return a filter [O, cells, C] of integers for dot_products().
+
+    None where no loops of bytes are in use, for other elements, and for weights of more than 8 bits.
+    """
+    loops, results = _loops(), terms.results
+    if loops is None or results is None or not filter.size or not _fits(filter, terms, (1, 2)):
+        return None
+    low, high = int(filter.min()), int(filter.max())
+    if high - low > HIGH - LOW:
+        return None
+    (channels, _, depth), (lanes, pixels) = filter.shape, loops.sizes
+    more = min(low - LOW, 0) or max(high - HIGH, 0)
+    weights = packed((filter - np.float32(more)).astype(np.int8), lanes)
+    shape = depth, lanes, pixels, more, results.offset
+    numbers = _numbers(filter.sum(axis=(1, 2), dtype=np.float64), terms, results, -channels % lanes)
+    operands = weights, *numbers, shape, results.bounds
+    read = ceil_div(depth, BYTES) * BYTES
+    return ByteFilter(loops.dot_products, operands, bytes_of(terms, results), channels, read)
+
+
+def channel_filter(filter: Array, window: Window, terms: Terms) -> ByteFilter | None:
+    """Return a filter [KH, KW, C] of integers for channel_products(); None as of dot_filter()."""
+    loops, results = _loops(), terms.results
+    if loops is None or results is None or not filter.size or not _fits(filter, terms, (0, 1)):
+        return None
+    height, width, channels = filter.shape
+    lanes, _ = loops.sizes
+    together = _together(window, channels, lanes)
+    cells = np.tile(filter.reshape(height * width, channels), together)
+    line = np.tile(results.line, together)
+    padding = -cells.shape[1] % lanes
+    weights = aligned(np.pad(cells.astype(np.int32), ((0, 0), (0, padding))))
+    numbers = _numbers(cells.sum(axis=0, dtype=np.float64), terms, results._replace(line=line), padding)
+    operands = weights, *numbers, (lanes, results.offset), results.bounds
+    terms = bytes_of(terms, results)
+    return ByteFilter(
+        loops.channel_products, operands, terms, together * channels, weights.shape[1], together
+    )
+
+
+def _loops() -> OfBytes | None:
+    loops = current()
+    return None if loops is None else loops.of_bytes
+
+
+def _fits(filter: Array, terms: Terms, axes: tuple[int, ...]) -> bool:
+    """Tell whether sums fit 32 bits."""
+    return bool(terms.most * np.abs(filter).sum(axis=axes, dtype=np.float64).max() < MOST)
+
+
+def _together(window: Window, channels: int, lanes: int) -> int:
+    """Return how many pixels of a row, of which all divide it, fill vectors best with their channels.
+
+    With a stride they do not lie side by side.
+    """
+    if window.stride[1] != 1:
+        return 1
+    counts = [k for k in range(1, lanes + 1) if window.out[1] % k == 0]
+    return min(counts, key=lambda k: (ceil_div(k * channels, lanes) / k, k))
+
+
+def bytes_of(terms: Terms, results: Results) -> Terms:
+    """Return the way from elements to bytes without a sign."""
+    turned = results.stored == np.int8
+    return Terms(_BYTE, 0, terms.around + _subtracted(terms, results), exact=True, turned=turned)
+
+
+def _subtracted(terms: Terms, results: Results) -> int:
+    """Return how much more a byte is than a term."""
+    return terms.subtracted + (1 << 7 if results.stored == np.int8 else 0)
+
+
+def _numbers(totals: Array, terms: Terms, results: Results, padding: int) -> tuple[Array, Array]:
+    """Return what sums begin with, by the `totals` of each channel's weights, and factors and summands."""
+    first = -_subtracted(terms, results) * totals.astype(np.int64)
+    return np.pad(first.astype(np.int32), (0, padding)), np.pad(results.line, ((0, 0), (0, padding)))
+
+
+def packed(filter: Array, lanes: int) -> Array:
+    """Return a filter [O, cells, C] of int8 in the order in which dot_products.tile() reads it.
+
+    For up to VECTORS * lanes channels at a time it has, for each word of each cell, BYTES weights of one
+    channel after the other. What a word or the last vector lacks are zeros.
+    """
+    channels, cells, depth = filter.shape
+    words, parts = ceil_div(depth, BYTES), []
+    for first in range(0, channels, VECTORS * lanes):
+        part = filter[first : first + VECTORS * lanes]
+        padded: Array = np.zeros((ceil_div(len(part), lanes) * lanes, cells, words * BYTES), np.int8)
+        padded[: len(part), :, :depth] = part
+        parts.append(padded.reshape(-1, cells, words, BYTES).transpose(1, 2, 0, 3).reshape(-1))
+    return aligned(np.concatenate(parts))
+
+
+def _sums_of(*axes: tuple[int, int]) -> Array:
+    """Return all sums of multiples: of counts and steps."""
+    total: Array = np.zeros(1, np.int64)
+    for count, step in axes:
+        total = np.add.outer(total, np.arange(count) * step).reshape(-1)
+    return total
+
+
+@lru_cache(1 << 8)
+def _side_by_side(pixels: int, depth: int) -> Array:
+    return np.arange(pixels) * depth
