@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ import pytest
 from gpunn import Model
 from gpunn.limits import Limits
 from gpunn.ops import OPS, compiled
-from gpunn.ops.compiled import channel_products, dot_products, loops
+from gpunn.ops.compiled import channel_products, dot_products, loops, rows
 from gpunn.ops.compiled.vectors import Sizes
+from gpunn.ops.fixed_point.tables import read_table
 from gpunn.types import Array, DType, float32
 from tests.ops.harness import random
 from tests.ops.quantized import quantized, stored
@@ -26,6 +28,8 @@ PLAIN = compiled.Loops(
     loops.finish,
     loops.requantize,
     loops.floors,
+    partial(rows.lines, 2),
+    rows.look_up,
     loops.pair_sums,
     loops.depthwise,
     compiled.OfBytes(dot_products.dot_products, channel_products.channel_products, Sizes(2, 3)),
@@ -185,6 +189,16 @@ def test_a_numba_that_refuses_numpy_is_told_of(monkeypatch: pytest.MonkeyPatch) 
         with pytest.warns(RuntimeWarning, match="numba cannot be used"):
             assert compiled.load() is None
     compiled.load.cache_clear()
+
+
+@pytest.mark.parametrize("dtype", [DType.UINT8, DType.INT8])
+@pytest.mark.parametrize("shape", [(), (0, 3), (63,), (5, 64), (3, 7, 11)])
+def test_tables_are_looked_up(shape: tuple[int, ...], dtype: DType, found: compiled.Loops) -> None:
+    x, table = stored(0, quantized(dtype, shape, 1.0)), stored(1, quantized(dtype, (256,), 1.0))
+    for own in (x, x.T):
+        got = read_table(own, table)
+        np.testing.assert_array_equal(got, table[own.view(np.uint8)])
+        assert got.dtype == table.dtype and got.shape == own.shape
 
 
 @pytest.mark.skipif("avx_vnni" not in CPU_FLAGS, reason="this CPU has no AVX-VNNI")

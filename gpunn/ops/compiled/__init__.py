@@ -13,12 +13,12 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import FunctionType
 from typing import Any, NamedTuple
 
-from gpunn.ops.compiled import channel_products, dot_products, loops, vectors
+from gpunn.ops.compiled import channel_products, dot_products, loops, rows, vectors
 from gpunn.ops.compiled.vectors import Sizes, teach_numba, vector_sizes
 
 TOGETHER = 512  # elements of several pixels that a loop takes at a time, so that starting it costs little
@@ -43,6 +43,8 @@ class Loops(NamedTuple):
     finish: Loop
     requantize: Loop
     floors: Loop
+    lines: Loop
+    look_up: Loop
     pair_sums: Loop
     depthwise: Loop
     of_bytes: OfBytes | None
@@ -80,9 +82,9 @@ def load() -> Loops | None:
 
     for part in (*loops.PARTS, dot_products.sum_of_bytes):
         register_jitable(part)
-    f32, f64, i64, row = types.float32, types.float64, types.int64, given(types.int64)
+    f32, f64, i64, whole = types.float32, types.float64, types.int64, given(types.int64)
     geometry = types.UniTuple(i64, 15)
-    steps = (row, row, row, row, row, types.UniTuple(i64, 3))
+    steps = (whole, whole, whole, whole, whole, types.UniTuple(i64, 3))
     stored = (types.int8, types.uint8)
     added = types.UniTuple(f32, 3), types.UniTuple(f32, 2), i64
     *_, features = cpu_target.target_context.codegen().magic_tuple()  # those that numba compiles for
@@ -94,7 +96,7 @@ def load() -> Loops | None:
         def signatures(w: Any, shape: int) -> list[Any]:
             return [
                 (
-                    *(given(types.uint8), row, row, w, given(types.int32), given(real, 2)),
+                    *(given(types.uint8), whole, whole, w, given(types.int32), given(real, 2)),
                     *(types.UniTuple(i64, shape), types.UniTuple(real, 2), types.Array(s, 2, "C")),
                 )
                 for real in (f64, f32)
@@ -106,6 +108,16 @@ def load() -> Loops | None:
             compiled(named(channel_products.channel_products), *signatures(given(types.int32, 2), 2)),
             sizes,
         )
+    lanes = rows.LANES if sizes is None else sizes.lanes
+    teach_numba(rows.lines_of_vector, rows.lines_code, lanes)
+    if rows.TABLES in features.split(","):
+        teach_numba(rows.look_up_vector, rows.look_up_code, lanes)
+    else:
+        register_jitable(rows.look_up_vector)
+    flat, byte = types.Array(types.uint8, 1, "C"), given(types.uint8)
+    of_tables = byte, byte, flat
+    ends = types.UniTuple(f32, 2), i64
+    of_lines = i64, given(types.uint8, 2), given(f32, 2), *ends, types.Array(types.uint8, 2, "C")
     return Loops(
         compiled(loops.finish, (types.Array(f32, 2, "C"), given(f32), f32, f32)),
         compiled(loops.requantize, *((given(f32, 2), *steps, types.Array(s, 2, "C")) for s in stored)),
@@ -113,6 +125,8 @@ def load() -> Loops | None:
             loops.floors,
             *((given(f32, 2), *line(r), types.Array(s, 2, "C")) for r in (f64, f32) for s in stored),
         ),
+        partial(compiled(named(rows.lines), of_lines), lanes),
+        compiled(named(rows.look_up), of_tables),
         compiled(loops.pair_sums, *((given(s), given(s), *added, types.Array(s, 1, "C")) for s in stored)),
         compiled(
             loops.depthwise,

@@ -91,6 +91,10 @@ class Code:
         """Return the type of a vector that has a number of a kind in each lane."""
         return self._ir.VectorType(kind, self.lanes)
 
+    def bytes(self, count: int) -> Any:
+        """Return the type of a vector of so many bytes."""
+        return self._ir.VectorType(self._ir.IntType(8), count)
+
     def load(self, place: Any, kind: Any) -> Any:
         """Return the number or the vector at a place that need not be aligned."""
         return self.builder.load(self.builder.bitcast(place, kind.as_pointer()), align=1)
@@ -103,27 +107,34 @@ class Code:
         return self.builder.shuffle_vector(one, none, lanes)
 
     def call(self, name: str, *operands: Any) -> Any:
-        """Return what an instruction such as vpdpbusd makes of vectors."""
-        kind = self._ir.FunctionType(self.vector, [self.vector] * len(operands))
-        full = f"llvm.x86.avx512.{name}.{8 * BYTES * self.lanes}"
-        return self.builder.call(self.utils.get_or_insert_function(self.builder.module, kind, full), operands)
+        """Return what an instruction such as vpdpbusd makes of vectors, in the type of the first one."""
+        kind = operands[0].type
+        bits = kind.count * kind.element.width
+        function = self.utils.get_or_insert_function(
+            self.builder.module,
+            self._ir.FunctionType(kind, [operand.type for operand in operands]),
+            f"llvm.x86.avx512.{name}.{bits}",
+        )
+        return self.builder.call(function, operands)
 
     def results(self, factor: Any, summand: Any, ends: Any, kind: Any) -> Callable[[Any], Any]:
         """Return what makes results of sums, as loops.floors(): of factors and summands at these places."""
-        builder = self.builder
-        real = self.of(factor.type.pointee)
+        builder, real = self.builder, self.of(factor.type.pointee)
         by, more = self.load(factor, real), self.load(summand, real)
-        low, high, offset = ends
-        bounds = [(self.splat(low), "<"), (self.splat(high), ">")]
-        lowered = self.splat(builder.trunc(offset, self.vector.element))
 
         def made(sums: Any) -> Any:
-            number = builder.fadd(builder.fmul(builder.sitofp(sums, real), by), more)
-            for bound, beyond in bounds:
-                number = builder.select(builder.fcmp_ordered(beyond, number, bound), bound, number)
-            return builder.trunc(builder.sub(builder.fptosi(number, self.vector), lowered), self.of(kind))
+            return self.stored(builder.fadd(builder.fmul(builder.sitofp(sums, real), by), more), ends, kind)
 
         return made
+
+    def stored(self, numbers: Any, ends: Any, kind: Any) -> Any:
+        """Return the floors of real numbers between bounds, less the offset, as integers of a kind."""
+        builder, (low, high, offset) = self.builder, ends
+        for bound, beyond in ((low, "<"), (high, ">")):
+            end = self.splat(bound)
+            numbers = builder.select(builder.fcmp_ordered(beyond, numbers, end), end, numbers)
+        lowered = self.splat(builder.trunc(offset, self.vector.element))
+        return builder.trunc(builder.sub(builder.fptosi(numbers, self.vector), lowered), self.of(kind))
 
     def store(self, numbers: Any, place: Any) -> None:
         """Store a vector."""

@@ -16,7 +16,7 @@ from gpunn.ops.axes import PAIRWISE
 from gpunn.ops.call import Call, broadcast
 from gpunn.ops.check import FLOATS, SMALL, expect_dtype
 from gpunn.ops.elementwise import gradients
-from gpunn.ops.elementwise.binary_integer import INTEGER, Combine, sum_weights
+from gpunn.ops.elementwise.binary_integer import INTEGER, Combine, lines, sum_weights
 from gpunn.ops.elementwise.binary_kernel import pairwise
 from gpunn.ops.elementwise.unary import activation_function, apply_activation
 from gpunn.ops.expansion import Expand
@@ -113,7 +113,7 @@ def _facet(line: Binary) -> Quantized | None:
             lambda call, a, b: exact(call)(a, b),
             lambda call: pairwise(call, combine(call)),
             dtypes=dtypes,
-            prepare=by_pairs(exact, sum_weights),
+            prepare=by_pairs(exact, sum_weights, lines),
         )
     return _by_pairs(line) if DType.FLOAT32 in line.dtypes else None
 

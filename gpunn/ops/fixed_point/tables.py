@@ -31,6 +31,7 @@ from gpunn.ops.fixed_point.affine import (
     store,
     times,
 )
+from gpunn.ops.fixed_point.channel_lines import ChannelLines, Lines, of_channels
 from gpunn.ops.fixed_point.pair_sums import PairSums, Weights
 from gpunn.ops.memory import LEAST_BYTES, empty, scratch
 from gpunn.ops.op import EIGHT_BITS, Quantized
@@ -150,7 +151,13 @@ def _rescaled(x: Array, factor: float) -> Array:
 
 def read_table(x: Array, table: Array) -> Array:
     """Look stored values up in a table."""
-    return table.take(x.view(f"u{x.itemsize}"))
+    loops = current()
+    if loops is None or x.itemsize + table.itemsize > 2:
+        return table.take(x.view(f"u{x.itemsize}"))
+    result = empty(x.shape, table.dtype)
+    source, target = (v.reshape(-1).view(np.uint8) for v in (np.asarray(x, order="C"), result))
+    loops.look_up(source, table.view(np.uint8), target)
+    return result
 
 
 def pair_table(call: Call, exact: Pairwise) -> Array:
@@ -163,12 +170,13 @@ def pair_table(call: Call, exact: Pairwise) -> Array:
 
 
 def by_pairs(
-    make: Callable[[Call], Pairwise], weights: Weights = lambda _: None
+    make: Callable[[Call], Pairwise], weights: Weights = lambda _: None, lines: Lines = lambda *_: None
 ) -> Callable[[Call], Pairwise]:
     """Make Quantized.prepare: a call of 8 bits makes a table as soon as its results have taken as long.
 
     make: what computes the results of a call without one. weights: where the op is a sum, the real factors of
-    both operands. PairSums may take the place of the table then.
+    both operands. PairSums may take the place of the table then. lines: of ChannelLines, which may take it
+    where one operand has a number for each channel.
     """
 
     def prepare(call: Call) -> Pairwise:
@@ -177,11 +185,15 @@ def by_pairs(
             return exact
         table: Array | None = None
         sums: PairSums | None = None
+        for_channels: ChannelLines | None = None
+        shapes = call.x.shape, call.input(1).shape
+        turned = of_channels(*shapes[::-1])
+        by_channel = turned or of_channels(*shapes)
         left, count, shape = 2**16, call.y.size, call.y.shape
         new = np.empty if call.y.nbytes < LEAST_BYTES else empty  # begins sooner
 
         def compute(a: Array, b: Array) -> Array:
-            nonlocal table, sums, left
+            nonlocal table, sums, for_channels, left
             if table is None:
                 left -= A_CALL + count
                 if left > 0:
@@ -190,11 +202,17 @@ def by_pairs(
             if table is None:
                 table, factors = pair_table(call, exact), weights(call)
                 sums = None if factors is None else PairSums.of(call, factors, table)
+                if loops is not None and by_channel:
+                    for_channels = ChannelLines.of(call, lines, table, turned)
             alike = a.shape == b.shape
             if sums is not None and alike:
                 result: Array = new(shape, table.dtype)
                 sums.write(loops, a, b, result)
                 return result
+            if for_channels is not None and loops is not None:
+                result = new(shape, table.dtype)
+                if for_channels.write(loops, a, b, result):
+                    return result
             if not alike or a.size <= BLOCK:
                 pairs = a.view(np.uint8).astype(np.uint16) << 8
                 return table.take(pairs | b.view(np.uint8))

@@ -1,0 +1,107 @@
+"""Functions of tensors of 8 bits and numbers of their channels, as lines for compiled loops.
+
+For each stored value of that one, the result of a sum or a product is the floor of factor * x + summand,
+where x is a stored value of the other. As in pair_sums.py, fixed-point arithmetic rounds on the way there.
+Of the summands between those with which any result would be too low or too high, the middle one is taken,
+and looked at for all 256 values of x.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from gpunn.ops.call import Call
+from gpunn.ops.compiled import Loops
+from gpunn.ops.fixed_point.affine import LIMITS, activation_bounds
+from gpunn.ops.memory import scratch
+from gpunn.types import Array, Shape
+
+TOGETHER = 512  # channels of several pixels that a loop takes at a time, so that starting it costs little
+
+
+# Factors and summands of an operand for each stored value of the other, which is the first one or the second:
+# of results in steps, without the zero point
+Lines = Callable[[Call, bool], tuple[Array, Array] | None]
+
+
+class ChannelLines(NamedTuple):
+    """Lines by the bits of a stored value, for those values that are `sure`.
+
+    first: tells whether the first operand has the numbers of channels. rows: as rows.lines() takes them.
+    offset: what x and results have in addition, so that they are not negative: the highest bit, or nothing.
+    """
+
+    first: bool
+    rows: Array
+    sure: Array
+    bounds: tuple[np.float32, np.float32]
+    offset: int
+
+    @classmethod
+    def of(cls, call: Call, lines: Lines, table: Array, first: bool) -> ChannelLines | None:
+        """Return the lines that give the results of a pair_table(); None for an op without lines."""
+        real = lines(call, first)
+        if real is None:
+            return None
+        low, high = activation_bounds(call, call.y)
+        offset = -LIMITS[call.y.dtype][0]
+        low, high = low + offset, high + offset
+        pairs = table.reshape(256, 256)
+        results = (pairs if first else pairs.T).astype(
+            np.int64
+        ) + offset  # for each value of a channel, all x
+        factor = real[0].astype(np.float32)
+        end = (real[0] * offset - real[1]).astype(np.float32)
+        x = (np.arange(256) ^ offset).astype(np.float32)
+        scaled = x * factor[:, None]
+        least = np.where(results > low, results - scaled.astype(np.float64), -np.inf)
+        most = np.where(results < high, results + 1 - scaled.astype(np.float64), np.inf)
+        negative = scaled < end[:, None]
+        below, above = (_middle(least, most, part) for part in (negative, ~negative))
+        rows = np.stack([factor, end, below, above])
+        bounds = np.float32(low), np.float32(high)
+        found = (scaled + np.where(negative, below[:, None], above[:, None])).clip(*bounds)
+        sure = (found.astype(np.int64) == results).all(axis=1)
+        return cls(first, rows, sure, bounds, offset)
+
+    def write(self, loops: Loops, a: Array, b: Array, result: Array) -> bool:
+        """Write the results of dense operands; tell whether there are lines for all values in them."""
+        x, channels = (b, a) if self.first else (a, b)
+        values = channels.reshape(-1).view(np.uint8)
+        if not self.sure.take(values).all():
+            return False
+        width = x.shape[-1]
+        parts, pixels = values.size // width, x.size // values.size
+        most = max(1, min(pixels, TOGETHER // width))
+        together = next(k for k in range(most, 0, -1) if pixels % k == 0)
+        shape = pixels // together, together * width
+        rows = scratch("lines", (len(self.rows), together, width), np.dtype(np.float32))
+        sources, targets = (v.view(np.uint8).reshape(parts, *shape) for v in (x, result))
+        for own, source, target in zip(values.reshape(parts, width), sources, targets, strict=True):
+            rows[...] = self.rows.take(own, axis=1)[:, None]
+            loops.lines(source, rows.reshape(len(rows), -1), self.bounds, self.offset, target)
+        return True
+
+
+def _middle(least: Array, most: Array, part: Array) -> Array:
+    """Return the numbers in the middle between the greatest of the least ones and the least of the most.
+
+    part: which of them count. Where one is infinite, all results are at one end of them.
+    """
+    low = np.where(part, least, -np.inf).max(axis=1)
+    high = np.where(part, most, np.inf).min(axis=1)
+    low = np.where(np.isinf(low), np.where(np.isinf(high), 0, high - 2), low)
+    return ((low + np.where(np.isinf(high), low + 2, high)) / 2).astype(np.float32)
+
+
+def of_channels(x: Shape, channels: Shape) -> bool:
+    """Tell whether the second shape has a number for each channel of the first, or of leading parts of it."""
+    channels = (1,) * (len(x) - len(channels)) + channels
+    if len(x) != len(channels) or not x or x[-1] != channels[-1] or not math.prod(x):
+        return False
+    leading = next((k for k, (n, m) in enumerate(zip(x, channels, strict=True)) if n != m), len(x))
+    return leading < len(x) and all(n == 1 for n in channels[leading:-1])
