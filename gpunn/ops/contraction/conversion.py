@@ -133,6 +133,7 @@ class Line:
     offset: int
     right: Array
     pixels: int  # of the call
+    exactly: tuple[Array, Array, int]  # factor and a part of the summand, times 2^right, and the rest of it
 
     @classmethod
     def of(cls, call: Call, how: Rescaling, bias: Array) -> Line | None:
@@ -145,7 +146,9 @@ class Line:
         factor, summand = np.broadcast_arrays(shift.multiplier * step, summand)
         low, high = how.bounds
         pixels = math.prod(call.y.shape[:-1])
-        return cls(factor, summand, (low + offset, high + offset), offset, shift.right, pixels)
+        whole, exact = np.broadcast_arrays(shift.first + shift.half, shift.multiplier)
+        exactly = exact, whole, how.zero_y + offset
+        return cls(factor, summand, (low + offset, high + offset), offset, shift.right, pixels, exactly)
 
     @property
     def exact(self) -> Array:
@@ -156,6 +159,23 @@ class Line:
         """
         far = np.abs(self.summand) + (self.bounds[1] + 1)
         return np.asarray(far <= 2.0 ** (DIGITS - 1 - self.right))
+
+    def proven(self, channel: int) -> bool:
+        """Tell whether float64 has the floor of every sum of 32 bits in a channel, though it rounds.
+
+        A result reaches k at a sum t, and not at t - 1. Rounding is monotonic, so other sums need no look.
+        """
+        (low, high), right, (multiplier, part, rest) = self.bounds, int(self.right[channel]), self.exactly
+        m, whole = int(multiplier[channel]), int(part[channel]) + (rest << right)
+        factor, summand = float(self.factor[channel]), float(self.summand[channel])
+        if m == 0:
+            return min(max(whole >> right, low), high) == math.floor(min(max(summand, low), high))
+        for k in range(low + 1, high + 1):
+            t = -((whole - (k << right)) // m)
+            for sum in (t, t - 1):
+                if abs(sum) < 1 << 32 and (sum * factor + summand >= k) != (sum == t):
+                    return False
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,10 +190,16 @@ class RealSteps(InBlocks):
     longest: int = LONG
 
     @classmethod
-    def of(cls, call: Call, how: Rescaling, bias: Array) -> RealSteps | None:
-        """Return the steps for a bias; None if they might round in another way."""
+    def of(cls, call: Call, how: Rescaling, bias: Array, proving: bool = False) -> RealSteps | None:
+        """Return the steps for a bias; None if they might round in another way.
+
+        proving: it may take the time to look whether they do.
+        """
         line = Line.of(call, how, bias)
-        if line is None or not line.exact.all():
+        if line is None:
+            return None
+        unsure = np.flatnonzero(~line.exact)
+        if len(unsure) and not (proving and all(line.proven(int(k)) for k in unsure)):
             return None
         bounds = float(line.bounds[0]), float(line.bounds[1])
         rows = spread(line.factor, line.pixels), spread(line.summand, line.pixels)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -162,6 +163,34 @@ def test_factors_that_float64_might_round_are_computed_in_integers(dtype: DType)
     large = np.full(2, 2**28)
     assert RealSteps.of(call, how([0.01, 0.01], 2), large) is None
     assert RealSteps.of(call, how([0.01, 0.01], 2), np.zeros(2, np.int64)) is not None
+
+
+def test_float64_may_round_where_no_result_depends_on_it() -> None:
+    rng = np.random.default_rng(0)
+    factors = [float(f) for f in 2.0 ** -rng.uniform(8, 24, CHANNELS)]
+    bias = rng.integers(-(2**30), 2**30, CHANNELS)
+    made = replace(how(factors, CHANNELS), bounds=(0, 255))
+    call: Any = type("Call", (), {"y": quantized(DType.UINT8, (1, CHANNELS), 0.5, 7)})
+    assert RealSteps.of(call, made, bias) is None
+    real = RealSteps.of(call, made, bias, proving=True)
+    assert real is not None
+    sums = thresholds(made, bias, np.arange(256)).clip(-(2**31), 2**31 - 1)
+    expected = converted(IntegerSteps.of(call, made, bias), sums, DType.UINT8)
+    np.testing.assert_array_equal(converted(real, sums, DType.UINT8), expected)
+
+
+@pytest.mark.parametrize("below, proven", [(0, True), (1, False)])
+def test_float64_must_not_round_to_another_result(below: int, proven: bool) -> None:
+    factor, right, sum, result = 2**30 + 1, 54, 3 << 12, 100
+    whole = (result << right) - sum * factor - below  # where the sum is as little below the result
+    step = 2.0**-right
+    exactly = np.array([factor]), np.array([whole]), 0
+    line = Line(exactly[0] * step, exactly[1] * step, (90, 110), 0, np.array([right]), 1, exactly)
+    assert not line.exact.any()
+    assert line.proven(0) == proven
+    constant = (np.array([0]), np.array([(result << right) - below]), 0)
+    line = Line(np.zeros(1), constant[1] * step, (0, 255), 0, np.array([right]), 1, constant)
+    assert line.proven(0) == proven
 
 
 def layer(constant: bool) -> Model:
