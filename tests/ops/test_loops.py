@@ -28,9 +28,9 @@ PLAIN = compiled.Loops(
     loops.finish,
     loops.requantize,
     loops.floors,
+    loops.pair_sums,
     partial(rows.lines, 2),
     rows.look_up,
-    loops.pair_sums,
     loops.depthwise,
     compiled.OfBytes(dot_products.dot_products, channel_products.channel_products, Sizes(2, 3)),
 )

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, partial
+from itertools import product
 from pathlib import Path
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -43,9 +44,9 @@ class Loops(NamedTuple):
     finish: Loop
     requantize: Loop
     floors: Loop
+    pair_sums: Loop
     lines: Loop
     look_up: Loop
-    pair_sums: Loop
     depthwise: Loop
     of_bytes: OfBytes | None
 
@@ -61,79 +62,103 @@ def load() -> Loops | None:
     try:
         import numba
         from numba.core.registry import cpu_target
-        from numba.extending import register_jitable
     except ImportError as error:  # numba refuses versions of numpy that it does not know
         warnings.warn(f"numba cannot be used, so loops run in numpy: {error}", RuntimeWarning, stacklevel=2)
         return None
 
-    types: Any = numba.types  # parts of it have no annotations
-
-    def given(dtype: Any, rank: int = 1) -> Any:
-        return types.Array(dtype, rank, "C", readonly=True)
-
-    def compiled(function: Loop, *signatures: Any) -> Any:
-        try:
-            return numba.njit([*signatures], nogil=True, error_model="numpy", cache=True)(function)
-        except RuntimeError:  # there is no folder that it may keep the code in
-            return numba.njit([*signatures], nogil=True, error_model="numpy")(function)
-
-    def line(real: Any) -> tuple[Any, ...]:
-        return given(real), given(real), types.UniTuple(real, 2), types.int64
-
-    for part in (*loops.PARTS, dot_products.sum_of_bytes):
-        register_jitable(part)
-    f32, f64, i64, whole = types.float32, types.float64, types.int64, given(types.int64)
-    geometry = types.UniTuple(i64, 15)
-    steps = (whole, whole, whole, whole, whole, types.UniTuple(i64, 3))
-    stored = (types.int8, types.uint8)
-    added = types.UniTuple(f32, 3), types.UniTuple(f32, 2), i64
     *_, features = cpu_target.target_context.codegen().magic_tuple()  # those that numba compiles for
-    sizes, of_bytes = vector_sizes(features), None
-    if sizes is not None:
+    return _Maker(numba, features).loops()
+
+
+class _Maker:
+    """The loops for a CPU with these features, as LLVM lists them."""
+
+    def __init__(self, numba: Any, features: str) -> None:
+        self._numba, self._features, self._types = numba, features, numba.types
+        self._jitable = numba.extending.register_jitable
+        self._stored = numba.types.int8, numba.types.uint8
+        self._single, self._double, self._index = numba.types.float32, numba.types.float64, numba.types.int64
+
+    def loops(self) -> Loops:
+        """Compile all loops, or load them."""
+        single, double, index, stored = self._single, self._double, self._index, self._stored
+        given, result, pair, line = self._given, self._result, self._pair, self._line
+        steps = (*(given(index) for _ in range(5)), self._types.UniTuple(index, 3))
+        added = self._types.UniTuple(single, 3), pair(single), index
+        reals, geometry = (given(single),) * 3, self._types.UniTuple(index, 15)
+        sizes = vector_sizes(self._features)
+        for part in loops.PARTS:
+            self._jitable(part)
+        return Loops(
+            self._compiled(loops.finish, (result(single), given(single), single, single)),
+            self._compiled(loops.requantize, *((given(single, 2), *steps, result(s)) for s in stored)),
+            self._compiled(
+                loops.floors,
+                *((given(single, 2), *line(r), result(s)) for r in (double, single) for s in stored),
+            ),
+            self._compiled(loops.pair_sums, *((given(s), given(s), *added, result(s, 1)) for s in stored)),
+            self._lines(rows.LANES if sizes is None else sizes.lanes),
+            self._look_up(),
+            self._compiled(loops.depthwise, (*reals, single, single, geometry, result(single, 1))),
+            None if sizes is None else self._of_bytes(sizes),
+        )
+
+    def _lines(self, lanes: int) -> Loop:
+        teach_numba(rows.lines_of_vector, rows.lines_code, lanes)
+        byte, single = self._types.uint8, self._single
+        operands = self._given(byte, 2), self._given(single, 2), self._pair(single), self._index
+        return partial(self._compiled(rows.lines, (self._index, *operands, self._result(byte))), lanes)
+
+    def _look_up(self) -> Loop:
+        if rows.TABLES in self._features.split(","):
+            teach_numba(rows.look_up_vector, rows.look_up_code, rows.ENTRIES)
+        else:
+            self._jitable(rows.look_up_vector)
+        byte = self._types.uint8
+        found: Loop = self._compiled(
+            rows.look_up, (self._given(byte), self._given(byte), self._result(byte, 1))
+        )
+        return found
+
+    def _of_bytes(self, sizes: Sizes) -> OfBytes:
+        self._jitable(dot_products.sum_of_bytes)
         teach_numba(dot_products.tile, dot_products.tile_code(sizes.pixels), sizes.lanes)
         teach_numba(channel_products.strip, channel_products.strip_code, sizes.lanes)
+        words, numbers = self._given(self._index), self._given(self._types.int32)
 
-        def signatures(w: Any, shape: int) -> list[Any]:
-            return [
-                (
-                    *(given(types.uint8), whole, whole, w, given(types.int32), given(real, 2)),
-                    *(types.UniTuple(i64, shape), types.UniTuple(real, 2), types.Array(s, 2, "C")),
-                )
-                for real in (f64, f32)
-                for s in stored
-            ]
+        def signatures(weights: Any, shape: int) -> Iterator[tuple[Any, ...]]:
+            for real, stored in product((self._double, self._single), self._stored):
+                bytes = self._given(self._types.uint8)
+                shapes = self._types.UniTuple(self._index, shape), self._pair(real)
+                operands = bytes, words, words, weights, numbers, self._given(real, 2)
+                yield *operands, *shapes, self._result(stored)
 
-        of_bytes = OfBytes(
-            compiled(named(dot_products.dot_products), *signatures(given(types.int8), 5)),
-            compiled(named(channel_products.channel_products), *signatures(given(types.int32, 2), 2)),
+        of_filters = signatures(self._given(self._types.int8), 5)
+        of_channels = signatures(self._given(self._types.int32, 2), 2)
+        return OfBytes(
+            self._compiled(dot_products.dot_products, *of_filters),
+            self._compiled(channel_products.channel_products, *of_channels),
             sizes,
         )
-    lanes = rows.LANES if sizes is None else sizes.lanes
-    teach_numba(rows.lines_of_vector, rows.lines_code, lanes)
-    if rows.TABLES in features.split(","):
-        teach_numba(rows.look_up_vector, rows.look_up_code, lanes)
-    else:
-        register_jitable(rows.look_up_vector)
-    flat, byte = types.Array(types.uint8, 1, "C"), given(types.uint8)
-    of_tables = byte, byte, flat
-    ends = types.UniTuple(f32, 2), i64
-    of_lines = i64, given(types.uint8, 2), given(f32, 2), *ends, types.Array(types.uint8, 2, "C")
-    return Loops(
-        compiled(loops.finish, (types.Array(f32, 2, "C"), given(f32), f32, f32)),
-        compiled(loops.requantize, *((given(f32, 2), *steps, types.Array(s, 2, "C")) for s in stored)),
-        compiled(
-            loops.floors,
-            *((given(f32, 2), *line(r), types.Array(s, 2, "C")) for r in (f64, f32) for s in stored),
-        ),
-        partial(compiled(named(rows.lines), of_lines), lanes),
-        compiled(named(rows.look_up), of_tables),
-        compiled(loops.pair_sums, *((given(s), given(s), *added, types.Array(s, 1, "C")) for s in stored)),
-        compiled(
-            loops.depthwise,
-            (given(f32), given(f32), given(f32), f32, f32, geometry, types.Array(f32, 1, "C")),
-        ),
-        of_bytes,
-    )
+
+    def _compiled(self, function: Loop, *signatures: Any) -> Any:
+        own = named(function)
+        try:
+            return self._numba.njit([*signatures], nogil=True, error_model="numpy", cache=True)(own)
+        except RuntimeError:  # there is no folder that it may keep the code in
+            return self._numba.njit([*signatures], nogil=True, error_model="numpy")(own)
+
+    def _given(self, dtype: Any, rank: int = 1) -> Any:
+        return self._types.Array(dtype, rank, "C", readonly=True)
+
+    def _result(self, dtype: Any, rank: int = 2) -> Any:
+        return self._types.Array(dtype, rank, "C")
+
+    def _pair(self, dtype: Any) -> Any:
+        return self._types.UniTuple(dtype, 2)
+
+    def _line(self, real: Any) -> tuple[Any, ...]:
+        return self._given(real), self._given(real), self._pair(real), self._index
 
 
 def named(function: Loop) -> Loop:
