@@ -67,15 +67,23 @@ class Binding(Protocol):
 
 
 class Results(NamedTuple):
-    """Stored results of sums: floors of sum * factor + summand between bounds, less an offset.
+    """Stored results of sums: floors of (sum + shift) * factor + summand between bounds, less an offset.
 
-    stored: the dtype of the elements that are summed up. line: factors and summands [2, O].
+    stored: the dtype of the elements that are summed up. line: factors and summands [2, O]. shift: whole
+    numbers [O], None for 0 everywhere.
     """
 
     stored: np.dtype[Any]
     line: Array
-    bounds: tuple[float, float]
+    bounds: tuple[int, int]
     offset: int
+    shift: Array | None
+
+    @property
+    def ends(self) -> tuple[Any, Any]:
+        """Return the bounds in the dtype of the line, as compiled loops take them."""
+        low, high = self.bounds
+        return self.line.dtype.type(low), self.line.dtype.type(high)
 
 
 class Terms(NamedTuple):

@@ -104,7 +104,7 @@ def dot_filter(filter: Array, terms: Terms) -> ByteFilter | None:
     weights = packed((filter - np.float32(more)).astype(np.int8), lanes)
     shape = depth, lanes, pixels, more, results.offset
     numbers = _numbers(filter.sum(axis=(1, 2), dtype=np.float64), terms, results, -channels % lanes)
-    operands = weights, *numbers, shape, results.bounds
+    operands = weights, *numbers, shape, results.ends
     read = ceil_div(depth, BYTES) * BYTES
     return ByteFilter(loops.dot_products, operands, bytes_of(terms, results), channels, read)
 
@@ -118,11 +118,12 @@ def channel_filter(filter: Array, window: Window, terms: Terms) -> ByteFilter | 
     lanes, _ = loops.sizes
     together = _together(window, channels, lanes)
     cells = np.tile(filter.reshape(height * width, channels), together)
-    line = np.tile(results.line, together)
+    shift = None if results.shift is None else np.tile(results.shift, together)
+    tiled = results._replace(line=np.tile(results.line, together), shift=shift)
     padding = -cells.shape[1] % lanes
     weights = aligned(np.pad(cells.astype(np.int32), ((0, 0), (0, padding))))
-    numbers = _numbers(cells.sum(axis=0, dtype=np.float64), terms, results._replace(line=line), padding)
-    operands = weights, *numbers, (lanes, results.offset), results.bounds
+    numbers = _numbers(cells.sum(axis=0, dtype=np.float64), terms, tiled, padding)
+    operands = weights, *numbers, (lanes, results.offset), results.ends
     terms = bytes_of(terms, results)
     return ByteFilter(
         loops.channel_products, operands, terms, together * channels, weights.shape[1], together
@@ -164,6 +165,8 @@ def _subtracted(terms: Terms, results: Results) -> int:
 def _numbers(totals: Array, terms: Terms, results: Results, padding: int) -> tuple[Array, Array]:
     """Return what sums begin with, by the `totals` of each channel's weights, and factors and summands."""
     first = -_subtracted(terms, results) * totals.astype(np.int64)
+    if results.shift is not None:
+        first += results.shift.astype(np.int64)
     return np.pad(first.astype(np.int32), (0, padding)), np.pad(results.line, ((0, 0), (0, padding)))
 
 

@@ -22,6 +22,7 @@ from gpunn.ops.contraction.blocks import AtOnce, Block, Room, Sums, Terms
 from gpunn.ops.contraction.conversion import Conversion
 from gpunn.ops.contraction.prepared import Sum, constants_only, of_operands
 from gpunn.ops.contraction.product_rescaling import Rescaling, Rounding, Steps, rescaling
+from gpunn.ops.contraction.proven_numbers import EXACT
 from gpunn.ops.contraction.requantization import ManySteps, few_steps, results_of
 from gpunn.ops.elementwise.unary import apply_activation
 from gpunn.ops.fixed_point.affine import (
@@ -48,7 +49,6 @@ PAIRS = (
 BIAS_TOLERANCE = 1e-3  # by which a bias's scale may miss input * filter: files state all three as float32
 # Makes, of a filter and a bias, what computes the stored result from x.
 MakeProduct = Callable[..., Callable[[Array], Array]]
-EXACT = 2**24  # up to which float32 has all integers
 _TINY = float(np.finfo(np.float32).tiny)  # scales below have fewer digits; those of dead channels do
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from gpunn.ops.contraction.conversion import Line
 from gpunn.types import Array
 
+EXACT = 2**24  # up to which float32 has all integers
 FACTOR_STEPS = (0, 1, -1, 2, -2, 3, -3)  # in units of the last digit
 SUMMAND_STEPS = (0, 1, -1, 2, -2, 3, -3, 4, -4)  # in halves of the last digit of summand or results
 MOST_MISSES = 4  # sums of a channel, each of which is searched for in every run

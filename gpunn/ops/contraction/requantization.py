@@ -13,7 +13,7 @@ from gpunn.ops.compiled import Loops, current
 from gpunn.ops.contraction.blocks import Results
 from gpunn.ops.contraction.conversion import Conversion, InBlocks, IntegerSteps, Line, RealSteps
 from gpunn.ops.contraction.product_rescaling import Rescaling
-from gpunn.ops.contraction.proven_numbers import Range
+from gpunn.ops.contraction.proven_numbers import EXACT, Range, proven
 from gpunn.ops.contraction.single_precision import Exact, LearningSteps, ProvenSteps, SingleSteps
 from gpunn.ops.fixed_point.affine import store
 from gpunn.ops.op import EIGHT_BITS
@@ -52,15 +52,21 @@ def few_steps(
 def results_of(call: Call, how: Rescaling, bias: Array, sums: Callable[[], Range]) -> Results | None:
     """Return the conversion of sums of bytes to bytes for a loop that does it at once; None for other steps.
 
-    It is that of few_steps(): in float32 where that is proven for all channels, else in float64.
+    It is in float32 where that is proven for all channels, else in float64. Shifts are a part of what sums
+    begin with, so they cost nothing.
     """
     exact = RealSteps.of(call, how, bias, proving=True) if current() is not None else None
-    if exact is None or not {call.x.dtype, call.y.dtype} <= set(EIGHT_BITS):
-        return None
     line = Line.of(call, how, bias)
-    proven = line and ProvenSteps.of(line, exact, sums(), most=0, plain=True)
-    factor, summand, bounds, offset = (proven or exact).rows(call.y.shape[-1])
-    return Results(call.x.dtype.numpy, np.stack([factor, summand]), bounds, offset)
+    if exact is None or line is None or not {call.x.dtype, call.y.dtype} <= set(EIGHT_BITS):
+        return None
+    ends, channels = sums(), call.y.shape[-1]
+    shifting = max(float(np.abs(end).max(initial=0)) for end in ends) < EXACT
+    numbers = next((n for n in proven(line, ends, shifting) if not n.misses.any()), None)
+    if numbers is None:
+        factor, summand, *_ = exact.rows(channels)
+        return Results(call.x.dtype.numpy, np.stack([factor, summand]), line.bounds, line.offset, None)
+    rows, shift = np.stack([numbers.factor, numbers.summand]), numbers.shift
+    return Results(call.x.dtype.numpy, rows, line.bounds, line.offset, shift)
 
 
 def _looped(loops: Loops, channels: int, exact: Exact) -> LoopSteps:
