@@ -33,7 +33,7 @@ from gpunn.ops.fixed_point.affine import (
     times,
 )
 from gpunn.ops.fixed_point.pair_sums import IntegerSums
-from gpunn.ops.fixed_point.tables import Pairwise, every_value
+from gpunn.ops.fixed_point.tables import Pairwise
 from gpunn.ops.op import EIGHT_BITS
 from gpunn.types import Array, DType
 
@@ -235,23 +235,6 @@ def sum_weights(call: Call) -> tuple[float, float] | None:
         return None
     a, b, y = (scale_of(call, type)[0] for type in (call.x, call.input(1), call.y))
     return signs[0] * a / y, signs[1] * b / y
-
-
-def lines(call: Call, first: bool) -> tuple[Array, Array] | None:
-    """Return factors and summands of an operand for each stored value of the other, which may be the first.
-
-    They give real results in steps, without the zero point. None for functions that are no sum or product.
-    """
-    types = (call.input(1), call.x) if first else (call.x, call.input(1))
-    (scale, zero), (other, other_zero), (step, _) = (scale_of(call, type) for type in (*types, call.y))
-    values, weights = every_value(call.x) - other_zero, sum_weights(call)
-    if weights is not None:
-        factor, by = np.full(len(values), weights[first]), weights[not first]
-        return factor, values * by - zero * factor
-    if call.op != "mul":
-        return None
-    factor = values * (scale * other / step)
-    return factor, -zero * factor
 
 
 def _fixed_arithmetic(call: Call) -> Pairwise:

@@ -21,7 +21,7 @@ SHAPES = [
 ]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("made", ["plain", "compiled"])
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("activation", [None, "relu"])
