@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, partial
-from itertools import product
 from pathlib import Path
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -124,14 +123,13 @@ class _Maker:
         self._jitable(dot_products.sum_of_bytes)
         teach_numba(dot_products.tile, dot_products.tile_code(sizes.pixels), sizes.lanes)
         teach_numba(channel_products.strip, channel_products.strip_code, sizes.lanes)
-        words, numbers = self._given(self._index), self._given(self._types.int32)
+        words, numbers, byte = self._given(self._index), self._given(self._types.int32), self._types.uint8
 
         def signatures(weights: Any, shape: int) -> Iterator[tuple[Any, ...]]:
-            for real, stored in product((self._double, self._single), self._stored):
-                bytes = self._given(self._types.uint8)
+            for real in (self._double, self._single):
                 shapes = self._types.UniTuple(self._index, shape), self._pair(real)
-                operands = bytes, words, words, weights, numbers, self._given(real, 2)
-                yield *operands, *shapes, self._result(stored)
+                operands = self._given(byte), words, words, weights, numbers, self._given(real, 2)
+                yield *operands, *shapes, self._result(byte)
 
         of_filters = signatures(self._given(self._types.int8), 5)
         of_channels = signatures(self._given(self._types.int32, 2), 2)

@@ -54,7 +54,8 @@ class ByteFilter(NamedTuple):
                 copy = scratch("bytes", (rows.size + self.read - depth,), _BYTE)
                 copy[: rows.size] = bytes
                 bytes = copy
-            self.loop(bytes, _side_by_side(len(rows), depth), cells, *self.operands, out)
+            places = _side_by_side(len(rows), depth)
+            self.loop(bytes, places, cells, *self.operands, out.view(_BYTE))
 
         return PointSums((depth, self.channels), self.terms, multiply, finished=True)
 
@@ -81,7 +82,8 @@ class ByteFilter(NamedTuple):
             bytes = as_strided(padded, (size,), (1,))  # these rows are the first ones in their memory
 
             def write(out: Array) -> None:
-                self.loop(bytes, places, cells, *self.operands, out.reshape(-1, self.channels))
+                results = out.reshape(-1, self.channels).view(_BYTE)
+                self.loop(bytes, places, cells, *self.operands, results)
 
             return write
 

@@ -20,6 +20,7 @@ from gpunn.ops.op import EIGHT_BITS
 from gpunn.types import Array
 
 MANY_SUMS = 1 << 15  # for which SingleSteps take less time than RealSteps, though they are more calls
+FEWEST_SHIFTED = 1 << 7  # pixels
 MOST_OTHERS_OF_MANY = 1 / 8  # channels of so many sums that may be converted by themselves
 
 
@@ -53,14 +54,16 @@ def results_of(call: Call, how: Rescaling, bias: Array, sums: Callable[[], Range
     """Return the conversion of sums of bytes to bytes for a loop that does it at once; None for other steps.
 
     It is in float32 where that is proven for all channels, else in float64. Shifts are a part of what sums
-    begin with, so they cost nothing.
+    begin with, so they cost nothing, but their search takes as long as thousands of runs of few pixels.
     """
     exact = RealSteps.of(call, how, bias, proving=True) if current() is not None else None
     line = Line.of(call, how, bias)
     if exact is None or line is None or not {call.x.dtype, call.y.dtype} <= set(EIGHT_BITS):
         return None
     ends, channels = sums(), call.y.shape[-1]
-    shifting = max(float(np.abs(end).max(initial=0)) for end in ends) < EXACT
+    shifting = (
+        line.pixels >= FEWEST_SHIFTED and max(float(np.abs(end).max(initial=0)) for end in ends) < EXACT
+    )
     numbers = next((n for n in proven(line, ends, shifting) if not n.misses.any()), None)
     if numbers is None:
         factor, summand, *_ = exact.rows(channels)
