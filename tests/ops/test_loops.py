@@ -58,6 +58,7 @@ OF_BYTES: list[Case] = [
     ("conv2d", (1, 7, 9, 5), (9, 2, 3, 5), {"padding": "same", "dilation": (2, 2)}),
     ("conv2d", (1, 7, 9, 4), (9, 3, 2, 4), {"padding": ((3, 2), (1, 4)), "stride": (2, 3)}),
     ("conv2d", (1, 4, 4, 1), (6, 3, 3, 1), {"padding": "same"}),
+    ("conv2d", (1, 40, 30, 2), (300, 3, 3, 2), {"padding": "same"}),  # several blocks
     ("fully_connected", (31, 13), (5, 13), {"activation": "relu6"}),
     ("fully_connected", (1, 1, 300), (1, 300), {}),
     ("depthwise_conv2d", (1, 5, 5, 1), (1, 3, 3, 9), {"activation": "relu"}),  # many filters of one channel
@@ -72,6 +73,9 @@ OF_BYTES: list[Case] = [
     ),
 ]
 NOT_OF_BYTES: list[Case] = [
+    ("conv2d", (0, 5, 4, 2), (6, 3, 3, 2), {}),
+    ("conv2d", (0, 5, 4, 2), (6, 1, 1, 2), {}),
+    ("depthwise_conv2d", (0, 5, 4, 8), (1, 3, 3, 8), {}),
     ("conv2d", (1, 5, 4, 4), (6, 3, 3, 2), {}),  # two groups
     ("depthwise_conv2d", (1, 4, 5, 9), (1, 3, 3, 9), {}),  # halves below zero go away from it
 ]
@@ -178,6 +182,20 @@ def test_without_numba_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as changed:
         changed.setattr(importlib.util, "find_spec", lambda _: None)
         assert compiled.load() is None
+    compiled.load.cache_clear()
+
+
+def test_a_numba_that_refuses_the_loops_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numba", reason="numba, of the extra fast-cpu, is not installed")
+
+    def refuse(*_: object) -> None:
+        raise AttributeError("no such type")
+
+    compiled.load.cache_clear()
+    with monkeypatch.context() as changed:
+        changed.setattr("gpunn.ops.compiled.teach_numba", refuse)
+        with pytest.warns(RuntimeWarning, match="numba cannot compile loops"):
+            assert compiled.load() is None
     compiled.load.cache_clear()
 
 

@@ -54,7 +54,7 @@ class Loops(NamedTuple):
 def load() -> Loops | None:
     """Compile the loops, or load what has been compiled; None if numba is not installed.
 
-    Warns, and returns None, if numba is installed but does not go with what else is.
+    Warns, and returns None, if numba is installed but does not go with what else is, or with the loops.
     """
     if importlib.util.find_spec("numba") is None:
         return None
@@ -65,8 +65,14 @@ def load() -> Loops | None:
         warnings.warn(f"numba cannot be used, so loops run in numpy: {error}", RuntimeWarning, stacklevel=2)
         return None
 
-    *_, features = cpu_target.target_context.codegen().magic_tuple()  # those that numba compiles for
-    return _Maker(numba, features).loops()
+    try:
+        *_, features = cpu_target.target_context.codegen().magic_tuple()  # those that numba compiles for
+        return _Maker(numba, features).loops()
+    except Exception as error:  # another version of numba or LLVM than those that are known
+        warnings.warn(
+            f"numba cannot compile loops, so numpy runs them: {error}", RuntimeWarning, stacklevel=2
+        )
+        return None
 
 
 class _Maker:

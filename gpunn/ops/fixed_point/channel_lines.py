@@ -1,9 +1,9 @@
 """Functions of tensors of 8 bits and numbers of their channels, as lines for compiled loops.
 
-For each stored value of that one, the result of a sum or a product is the floor of factor * x + summand,
-where x is a stored value of the other. As in pair_sums.py, fixed-point arithmetic rounds on the way there.
-Of the summands between those with which any result would be too low or too high, the middle one is taken,
-and looked at for all 256 values of x.
+With a stored value of a channel, the result of a sum or a product is the floor of factor * x + summand.
+Halves go away from zero, so negative results may have a summand of their own. As in pair_sums.py, fixed-point
+arithmetic rounds on the way there. Of the summands between those with which any result would be too low or
+too high, the middle one is taken, and looked at for all 256 values of x.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ from gpunn.types import Array, Shape
 
 TOGETHER = 512  # channels of several pixels that a loop takes at a time, so that starting it costs little
 
-
-# Factors and summands of an operand for each stored value of the other, which is the first one or the second:
-# of results in steps, without the zero point
+# Factors and summands of an operand for each stored value of the other one, which is the first or the second.
+# They give results in steps, without the zero point.
 Lines = Callable[[Call, bool], tuple[Array, Array] | None]
 
 
@@ -50,23 +49,19 @@ class ChannelLines(NamedTuple):
         low, high = activation_bounds(call, call.y)
         offset = -LIMITS[call.y.dtype][0]
         low, high = low + offset, high + offset
-        pairs = table.reshape(256, 256)
-        results = (pairs if first else pairs.T).astype(
-            np.int64
-        ) + offset  # for each value of a channel, all x
-        factor = real[0].astype(np.float32)
-        end = (real[0] * offset - real[1]).astype(np.float32)
-        x = (np.arange(256) ^ offset).astype(np.float32)
-        scaled = x * factor[:, None]
-        least = np.where(results > low, results - scaled.astype(np.float64), -np.inf)
-        most = np.where(results < high, results + 1 - scaled.astype(np.float64), np.inf)
-        negative = scaled < end[:, None]
-        below, above = (_middle(least, most, part) for part in (negative, ~negative))
-        rows = np.stack([factor, end, below, above])
-        bounds = np.float32(low), np.float32(high)
-        found = (scaled + np.where(negative, below[:, None], above[:, None])).clip(*bounds)
-        sure = (found.astype(np.int64) == results).all(axis=1)
-        return cls(first, rows, sure, bounds, offset)
+        pairs, bounds = table.reshape(256, 256), (np.float32(low), np.float32(high))
+        results = (pairs if first else pairs.T).astype(np.int64)  # for each value of a channel, of all x
+        results += offset
+        with np.errstate(all="ignore"):  # factors may leave float32
+            factor, end = real[0].astype(np.float32), (real[0] * offset - real[1]).astype(np.float32)
+            scaled = (np.arange(256) ^ offset).astype(np.float32) * factor[:, None]
+            least = np.where(results > low, results - scaled.astype(np.float64), -np.inf)
+            most = np.where(results < high, results + 1 - scaled.astype(np.float64), np.inf)
+            negative = scaled < end[:, None]
+            below, above = (_middle(least, most, part) for part in (negative, ~negative))
+            found = (scaled + np.where(negative, below[:, None], above[:, None])).clip(*bounds)
+            sure = (np.floor(found) == results).all(axis=1)
+        return cls(first, np.stack([factor, end, below, above]), sure, bounds, offset)
 
     def write(self, loops: Loops, a: Array, b: Array, result: Array) -> bool:
         """Write the results of dense operands; tell whether there are lines for all values in them."""

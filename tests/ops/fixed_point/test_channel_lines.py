@@ -63,6 +63,20 @@ def test_results_have_the_bits_of_fixed_point(
     assert asked
 
 
+@pytest.mark.parametrize("scales", [(1e30, 1e30, 1e-30), (1e-30, 1e-30, 1e30), (3e38, 1.0, 3e38)], ids=str)
+def test_extreme_scales_have_the_bits_of_fixed_point(scales: tuple[float, ...]) -> None:
+    model = Model("mul")
+    types = [quantized(DType.INT8, shape, scale, 3) for shape, scale in zip(SHAPES[0], scales, strict=False)]
+    operands = [model.input(name, type) for name, type in zip("ab", types, strict=True)]
+    to = Quantization((float(np.float32(scales[2])),), (7,))
+    model.output(*model.add("mul", operands, quantization=[to]))
+    (given,) = model.operations
+    values = [stored(k, type) for k, type in enumerate(types)]
+    with compiled.in_use(PLAIN):
+        (got,) = given.prepared()(values)
+    np.testing.assert_array_equal(got, given.facet.reference(given.call(), *values))
+
+
 @pytest.mark.parametrize(
     "x, channels, expected",
     [
