@@ -8,7 +8,7 @@ parts: they are nearer to the exact ones than those of pixel after pixel.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,16 +27,20 @@ def prepare_sum(call: Call) -> Callable[[Array], Any]:
     """Return the sum along attribute `axes`, kept as 1 if `keep_dims` says so, as a function of dense x."""
     axes, keep_dims = tuple({axis % call.x.rank for axis in call["axes"]}), call["keep_dims"]
     dtype = call.x.dtype.numpy
-    return _by_product(call, sorted(axes)) or (lambda x: _add(x, axes, dtype, None, keep_dims))
+    product = by_product(call, sorted(axes)) if call.x.dtype is DType.FLOAT32 else None
+    return product or (lambda x: _add(x, axes, dtype, None, keep_dims))
 
 
-def _by_product(call: Call, axes: list[int]) -> Callable[[Array], Array] | None:
-    """Return the sum as a product; None where numpy takes less time, or where the axes lie apart."""
-    shape, small = call.x.shape, call.x.size < LEAST or call.x.dtype is not DType.FLOAT32
-    if small or not axes or axes[-1] - axes[0] >= len(axes):
+def by_product(call: Call, axes: Sequence[int]) -> Callable[[Array], Array] | None:
+    """Return the sum of float32 in the shape of a call's x along axes, in order, as a product.
+
+    None where numpy takes less time, or where the axes lie apart.
+    """
+    shape, size = call.x.shape, call.x.size
+    if size < LEAST or not axes or axes[-1] - axes[0] >= len(axes):
         return None
     batch, channels = math.prod(shape[: axes[0]]), math.prod(shape[axes[-1] + 1 :])
-    count, result = call.x.size // (batch * channels), call.y.shape
+    count, result = size // (batch * channels), call.y.shape
     if channels == 1:
         return _of_rows(batch, count, result) if 1 < count <= SHORT < batch else None
     most = min(count, WIDE // channels)

@@ -32,6 +32,7 @@ from gpunn.ops.fixed_point.affine import (
 )
 from gpunn.ops.memory import scratch
 from gpunn.ops.op import EIGHT_BITS
+from gpunn.ops.reduction.host_sums import by_product
 from gpunn.types import Array, DType
 
 EXACT = 2**24  # up to which float32 has all integers
@@ -93,11 +94,12 @@ def _total(call: Call) -> Callable[[Array], Array]:
     if _count(call) * max(map(abs, LIMITS[call.x.dtype])) > EXACT:
         return lambda x: np.asarray(np.sum(x, axis=axes, keepdims=keep, dtype=np.int64))
     single = np.dtype(np.float32)
+    add = by_product(call, axes) or (lambda numbers: numbers.sum(axes, keepdims=keep))
 
     def total(x: Array) -> Array:
         numbers = scratch("numbers", x.shape, single)
         numbers[...] = x
-        return np.asarray(numbers.sum(axes, keepdims=keep).astype(np.int64))
+        return np.asarray(add(numbers).astype(np.int64))
 
     return total
 
