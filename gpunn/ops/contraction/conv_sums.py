@@ -58,12 +58,13 @@ def sums_of(window: Window, shape: Shape, filter: Array, matrix: Array, terms: T
     """Return the sums of a filter from x of a shape [N, H, W, C]: products of patches with a matrix."""
     channels, height, width, depth = filter.shape
     beside = width if window.dilation[1] == 1 else 1  # cells of which all bytes lie side by side
-    dots = dot_filter(filter.reshape(channels, -1, beside * depth), terms)
+    cells = filter.reshape(channels, -1, beside * depth)
+    dots = dot_filter(cells, terms) if shape[3] == depth else None  # no groups
     if (height, width) == (1, 1) and window.before == window.after == (0, 0) and shape[3] == depth:
         few = 1 < shape[0] * math.prod(window.out) <= FEW_PIXELS
         sums = PointSums.of(matrix, terms, few) if dots is None else dots.of_pixels(depth)
         return sums if window.pointwise else StridedSums(sums, window.stride)
-    if dots is not None and shape[3] == depth:
+    if dots is not None:
         return PieceSums(dots.pieces(window, shape, beside == width), finished=True)
     pixels = pixels_at_once(max(height * width * depth, channels))
     pieces = row_pair_pieces(window, shape, filter.shape, matrix, terms, pixels)

@@ -187,7 +187,8 @@ def _of_reals(
 class _Weights(NamedTuple):
     """Values kept for a filter and a bias: a type with exact sums, these sums, and their conversion.
 
-    at_once: as of Sums, for the pixels of the call. Sums that are finished need no conversion.
+    at_once: as of Sums, for the pixels of the call. Sums that are finished have the type of the results, and
+    need no conversion.
     """
 
     exact: np.dtype[Any]

@@ -15,12 +15,10 @@ from typing import NamedTuple
 import numpy as np
 
 from gpunn.ops.call import Call
-from gpunn.ops.compiled import Loops
+from gpunn.ops.compiled import TOGETHER, Loops
 from gpunn.ops.fixed_point.affine import LIMITS, activation_bounds
 from gpunn.ops.memory import scratch
 from gpunn.types import Array, Shape
-
-TOGETHER = 512  # channels of several pixels that a loop takes at a time, so that starting it costs little
 
 # Factors and summands of an operand for each stored value of the other one, which is the first or the second.
 # They give results in steps, without the zero point.
