@@ -24,7 +24,7 @@ from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.graph.prepared import PreparedGraph, Step, Values
 from gpunn.kernel import Kernel
-from gpunn.ops.compiled import Loops, use
+from gpunn.ops.compiled import PRODUCT_THREADS, Loops, use
 from gpunn.ops.control import while_loop
 from gpunn.ops.memory import Memory, ShortBuffers
 from gpunn.planning.liveness import last_uses
@@ -114,11 +114,13 @@ class _Runner:
         for steps, threads, flush in self._batches:
             if threads:
                 self._products.use(threads)
+            told = PRODUCT_THREADS.set(threads)
             if flush:
                 with self._flushing:
                     run_steps(steps, values)
             else:
                 run_steps(steps, values)
+            PRODUCT_THREADS.reset(told)  # for what runs this as a body; after an error the run ends
 
 
 def _with_hosted(operations: Iterable[Operation]) -> Iterator[Operation]:

@@ -18,9 +18,11 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any, NamedTuple
 
-from gpunn.ops.compiled import channel_products, dot_products, loops, rows, vectors
-from gpunn.ops.compiled.vectors import Sizes, teach_numba, vector_sizes
+from gpunn.ops.compiled import channel_products, dot_products, loops, real_products, rows
+from gpunn.ops.compiled.tiles import boxes, tile_code
+from gpunn.ops.compiled.vectors import OF_BYTES, OF_REALS, Sizes, teach_numba, vector_sizes
 
+FOLDER = Path(__file__).parent
 TOGETHER = 512  # elements of several pixels that a loop takes at a time, so that starting it costs little
 
 Loop = Callable[..., None]
@@ -34,10 +36,17 @@ class OfBytes(NamedTuple):
     sizes: Sizes
 
 
-class Loops(NamedTuple):
-    """The functions of loops.py, compiled for float32 and for stored integers of 8 bits, and those of bytes.
+class OfReals(NamedTuple):
+    """The loop of products of float32, for a CPU that adds a product with one rounding."""
 
-    of_bytes: None where the CPU has no instructions for them.
+    products: Loop
+    sizes: Sizes
+
+
+class Loops(NamedTuple):
+    """The functions of loops.py, compiled for float32 and for stored integers of 8 bits, and those of tiles.
+
+    of_bytes, of_reals: None where the CPU has no instructions for them.
     """
 
     finish: Loop
@@ -48,6 +57,7 @@ class Loops(NamedTuple):
     look_up: Loop
     depthwise: Loop
     of_bytes: OfBytes | None
+    of_reals: OfReals | None
 
 
 @cache
@@ -91,8 +101,8 @@ class _Maker:
         steps = (*(given(index) for _ in range(5)), self._types.UniTuple(index, 3))
         added = self._types.UniTuple(single, 3), pair(single), index
         reals, geometry = (given(single),) * 3, self._types.UniTuple(index, 15)
-        sizes = vector_sizes(self._features)
-        for part in loops.PARTS:
+        of_bytes, of_reals = (vector_sizes(self._features, sizes) for sizes in (OF_BYTES, OF_REALS))
+        for part in (*loops.PARTS, boxes):
             self._jitable(part)
         return Loops(
             self._compiled(loops.finish, (result(single), given(single), single, single)),
@@ -102,10 +112,11 @@ class _Maker:
                 *((given(single, 2), *line(r), result(s)) for r in (double, single) for s in stored),
             ),
             self._compiled(loops.pair_sums, *((given(s), given(s), *added, result(s, 1)) for s in stored)),
-            self._lines(rows.LANES if sizes is None else sizes.lanes),
+            self._lines(rows.LANES if of_bytes is None else of_bytes.lanes),
             self._look_up(),
             self._compiled(loops.depthwise, (*reals, single, single, geometry, result(single, 1))),
-            None if sizes is None else self._of_bytes(sizes),
+            None if of_bytes is None else self._of_bytes(of_bytes),
+            None if of_reals is None else self._of_reals(of_reals),
         )
 
     def _lines(self, lanes: int) -> Loop:
@@ -127,7 +138,8 @@ class _Maker:
 
     def _of_bytes(self, sizes: Sizes) -> OfBytes:
         self._jitable(dot_products.sum_of_bytes)
-        teach_numba(dot_products.tile, dot_products.tile_code(sizes.pixels), sizes.lanes)
+        of_box = tile_code(sizes.pixels, dot_products.ByteArithmetic)
+        teach_numba(dot_products.tiles_of_bytes, of_box, sizes.lanes)
         teach_numba(channel_products.strip, channel_products.strip_code, sizes.lanes)
         words, numbers, byte = self._given(self._index), self._given(self._types.int32), self._types.uint8
 
@@ -144,6 +156,15 @@ class _Maker:
             self._compiled(channel_products.channel_products, *of_channels),
             sizes,
         )
+
+    def _of_reals(self, sizes: Sizes) -> OfReals:
+        of_box = tile_code(sizes.pixels, real_products.RealArithmetic)
+        teach_numba(real_products.tiles_of_reals, of_box, sizes.lanes)
+        single, words = self._given(self._single), self._given(self._index)
+        operands = single, words, words, single, single
+        shape = self._types.UniTuple(self._index, 3), self._pair(self._single)
+        signature = *operands, *shape, self._result(self._single)
+        return OfReals(self._compiled(real_products.real_products, signature), sizes)
 
     def _compiled(self, function: Loop, *signatures: Any) -> Any:
         own = named(function)
@@ -166,18 +187,22 @@ class _Maker:
 
 
 def named(function: Loop) -> Loop:
-    """Return a function whose name tells of the code in vectors.py.
+    """Return a function whose name tells of the code in this package.
 
     numba keeps machine code by the name of a function and the date of its file.
     """
     code: Any = function
-    digest = zlib.crc32(Path(vectors.__file__).read_bytes())
+    digest = zlib.crc32(b"".join(path.read_bytes() for path in sorted(FOLDER.glob("*.py"))))
     copy = FunctionType(code.__code__, code.__globals__, code.__name__)
     copy.__qualname__ = f"{code.__name__}_{digest:x}"
     return copy
 
 
 _CURRENT: ContextVar[Loops | None] = ContextVar("loops", default=None)
+
+
+# How many threads numpy's products of an operation use; 0 if that is not known
+PRODUCT_THREADS: ContextVar[int] = ContextVar("product_threads", default=0)
 
 
 def current() -> Loops | None:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import product
 from typing import Any
 
 import numpy as np
 
+from gpunn.ops.compiled.tiles import Box, boxes
 from gpunn.ops.compiled.vectors import BYTES, Bounds, Code
 from gpunn.types import Array
 
-VECTORS = 2  # side by side in a tile; each lane of a vector is a channel
-
 # Bytes of a cell, lanes of a vector, pixels of a tile, what each weight has in addition, and results' offset
 Shape = tuple[int, int, int, int, int]
-# Pixels and channels of a tile: the first ones and how many; where its weights begin, and words of each cell
-Box = tuple[int, int, int, int, int, int]
 
 
 def dot_products(
@@ -33,8 +29,9 @@ def dot_products(
     """Write results [P, O] of sums of products of bytes with filters.
 
     x: flat, uint8, as far as pixels see it in whole words. Pixel p sees some bytes from places[p] +
-    cells[s] on, for each s. w: int8, in the order of byte_sums.packed(). For each lane of w, `first` has
-    what a sum begins with, and `line` factor and summand of a result, as in loops.floors().
+    cells[s] on, for each s. w: int8, in the order of tiles.packed(), a word of each channel after the other.
+    For each lane of w, `first` has what a sum begins with, and `line` factor and summand of a result, as in
+    loops.floors().
     """
     length, lanes, rows, more, offset = shape
     pixels, channels = out.shape
@@ -42,17 +39,9 @@ def dot_products(
     if more != 0:
         for p in range(pixels):
             added[p] = more * sum_of_bytes(x, places[p], cells, length)
-    count = rows if pixels >= rows else 1
     ends = bounds[0], bounds[1], offset
-    at, channel = 0, 0
-    while channel < channels:
-        width = lanes if channels - channel <= lanes else VECTORS * lanes
-        for step in range((pixels + count - 1) // count):
-            p = min(step * count, pixels - count)  # the last tile begins among the pixels of the one before
-            box = p, channel, count, width, at, words
-            tile(x, places, cells, w, first, added, line, ends, box, out)
-        at += len(cells) * words * BYTES * width
-        channel += width
+    for box in boxes(pixels, channels, len(cells) * words, rows, lanes):
+        tiles_of_bytes(x, places, cells, w, words, box, out, first, added, line, ends)
 
 
 def sum_of_bytes(x: Array, place: int, cells: Array, length: int) -> Any:
@@ -65,85 +54,62 @@ def sum_of_bytes(x: Array, place: int, cells: Array, length: int) -> Any:
     return total
 
 
-def tile(
+def tiles_of_bytes(
     x: Array,
     places: Array,
     cells: Array,
     w: Array,
+    words: int,
+    box: Box,
+    out: Array,
     first: Array,
     added: Array,
     line: Array,
     ends: Bounds,
-    box: Box,
-    out: Array,
 ) -> None:
-    """Write what dot_products() writes, for some pixels and channels, of which the result may have fewer."""
-    pixel, channel, rows, width, at, words = box
+    """Write what dot_products() writes, for a box, of whose channels the result may have fewer.
+
+    added: what the sums of each pixel have in addition.
+    """
+    begin, end, _, channel, width = box
     depth, lanes = len(cells) * words * BYTES, slice(channel, channel + width)
-    weights = w[at : at + depth * width].reshape(-1, width, BYTES).transpose(0, 2, 1).reshape(depth, width)
+    words_of = w[channel * depth :][: depth * width].reshape(-1, width, BYTES)
+    weights = words_of.transpose(0, 2, 1).reshape(depth, width)
     low, high, offset = ends
-    for p in range(pixel, pixel + rows):
+    for p in range(begin, end):
         seen = np.concatenate([x[places[p] + cell :][: words * BYTES] for cell in cells])
         sums = first[lanes] + added[p] + seen.astype(np.int32) @ weights.astype(np.int32)
         numbers = (sums.astype(line.dtype) * line[0, lanes] + line[1, lanes]).clip(low, high)
         out[p, lanes] = (numbers.astype(np.int32) - offset)[: out.shape[1] - channel]
 
 
-def tile_code(pixels: int) -> Callable[[Code, Sequence[Any]], None]:
-    """Return what writes the code of tile() for tiles of so many pixels or one, and of one vector or more."""
+class ByteArithmetic:
+    """The arithmetic of tiles_of_bytes()."""
 
-    def write(code: Code, operands: Sequence[Any]) -> None:
-        of, (*_, (_, _, rows, width, _, _), _) = code.builder, operands
-        for height, vectors in product((pixels, 1), range(1, VECTORS + 1)):
-            high = of.icmp_signed("==", rows, code.index(height))
-            wide = of.icmp_signed("==", width, code.index(vectors * code.lanes))
-            with of.if_then(of.and_(high, wide)):
-                _write_tile(code, operands, height, vectors)
+    together, nbytes = BYTES, 1
 
-    return write
+    def __init__(self, code: Code, operands: Sequence[Any]) -> None:
+        *_, (_, _, _, channel, _), out, first, added, line, self._ends = operands
+        of = code.builder
+        self.kind = code.vector
+        self._code, self._stored = code, out.data.type.pointee
+        self._first, self._added = of.gep(first.data, [channel]), added.data
+        self._factor = of.gep(line.data, [channel])
+        self._summand = of.gep(self._factor, [of.extract_value(line.shape, 1)])
 
+    def begin(self, pixel: Any, row: int, vector: int) -> Any:
+        """Return what the sums of a pixel begin with."""
+        code, of = self._code, self._code.builder
+        first = code.load(code.behind(self._first, vector * code.lanes), self.kind)
+        added = of.load(code.behind(of.gep(self._added, [pixel]), row))
+        return of.add(first, code.splat(added))
 
-def _write_tile(code: Code, operands: Sequence[Any], rows: int, vectors: int) -> None:
-    """Write the code of a tile; its sums stay in registers."""
-    x, places, cells, w, first, added, line, ends, (pixel, channel, _, _, at, words), out = operands
-    of, lanes, each = code.builder, code.lanes, code.utils.for_range
-    places, added = (of.gep(a.data, [pixel]) for a in (places, added))
-    first, factor, w = of.gep(first.data, [channel]), of.gep(line.data, [channel]), of.gep(w.data, [at])
-    summand = of.gep(factor, [of.extract_value(line.shape, 1)])
-    starts = [of.load(code.behind(places, row)) for row in range(rows)]
-    sums = {each: code.utils.alloca_once(of, code.vector) for each in product(range(rows), range(vectors))}
-    for (row, k), sum in sums.items():
-        begin = code.load(code.behind(first, k * lanes), code.vector)
-        of.store(of.add(begin, code.splat(of.load(code.behind(added, row)))), sum)
-    step = vectors * lanes * BYTES
-    with each(of, of.extract_value(cells.shape, 0)) as cell:
-        place = of.load(of.gep(cells.data, [cell.index]))
-        seen = [of.gep(x.data, [of.add(start, place)]) for start in starts]
-        weights = of.gep(w, [code.times(of.mul(cell.index, words), step)])
-        with each(of, words) as word:
-            beside = of.gep(weights, [code.times(word.index, step)])
-            loaded = [code.load(code.behind(beside, k * lanes * BYTES), code.vector) for k in range(vectors)]
-            for row in range(rows):
-                bytes = code.load(of.gep(seen[row], [code.times(word.index, BYTES)]), code.vector.element)
-                everywhere = code.splat(bytes)
-                for k in range(vectors):
-                    sum = sums[row, k]
-                    of.store(code.call("vpdpbusd", of.load(sum), everywhere, loaded[k]), sum)
-    channels = of.extract_value(out.shape, 1)
-    left = of.sub(channels, channel)
-    corner = of.gep(out.data, [of.add(of.mul(pixel, channels), channel)])
-    kind = out.data.type.pointee
-    finish = [
-        code.results(code.behind(factor, k * lanes), code.behind(summand, k * lanes), ends, kind)
-        for k in range(vectors)
-    ]
-    with of.if_else(of.icmp_signed(">=", left, code.index(vectors * lanes))) as (whole, part):
-        for way in (whole, part):
-            with way:
-                for (row, k), sum in sums.items():
-                    line_of = of.gep(corner, [of.mul(code.index(row), channels)])
-                    target, numbers = code.behind(line_of, k * lanes), finish[k](of.load(sum))
-                    if way is whole:
-                        code.store(numbers, target)
-                    else:
-                        code.store_part(numbers, target, of.sub(left, code.index(k * lanes)))
+    def add(self, sums: Any, seen: Any, weights: Any) -> Any:
+        """Return sums with the products of four bytes."""
+        return self._code.call("vpdpbusd", sums, seen, weights)
+
+    def finish(self, vector: int) -> Callable[[Any], Any]:
+        """Return what makes stored results of sums."""
+        code, first = self._code, vector * self._code.lanes
+        factor, summand = (code.behind(place, first) for place in (self._factor, self._summand))
+        return code.results(factor, summand, self._ends, self._stored)

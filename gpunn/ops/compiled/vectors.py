@@ -8,7 +8,7 @@ AVX-VNNI 8. Compilers do not make VPDPBUSD of a loop.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 BYTES = 4  # in a lane
@@ -23,14 +23,15 @@ class Sizes(NamedTuple):
     pixels: int
 
 
-# Sums, weights and the bytes of a pixel take 27 of the 32 registers of AVX-512, and 15 of the 16 of AVX.
-SIZES = {"+avx512vnni": Sizes(16, 12), "+avxvnni": Sizes(8, 6)}
+# Sums, weights and what a pixel has take 27 of the 32 registers of AVX-512, and 15 of the 16 of AVX.
+OF_BYTES = {"+avx512vnni": Sizes(16, 12), "+avxvnni": Sizes(8, 6)}
+OF_REALS = {"+avx512f": Sizes(16, 12), "+fma": Sizes(8, 6)}
 
 
-def vector_sizes(features: str) -> Sizes | None:
-    """Return the sizes for a CPU by its features, as LLVM lists them; None without the instructions."""
+def vector_sizes(features: str, sizes: Mapping[str, Sizes]) -> Sizes | None:
+    """Return the sizes for a CPU by its features, as LLVM lists them; None with none that is needed."""
     known = features.split(",")
-    return next((sizes for feature, sizes in SIZES.items() if feature in known), None)
+    return next((found for feature, found in sizes.items() if feature in known), None)
 
 
 def teach_numba(function: Callable[..., None], write: Write, lanes: int) -> None:
@@ -83,6 +84,14 @@ class Code:
         """Return a multiple of a number."""
         return self.builder.mul(number, self.index(factor))
 
+    def parts(self, number: Any, size: Any) -> Any:
+        """Return how many parts of a size a number has, the last of which may be smaller."""
+        return self.builder.udiv(self.builder.add(number, self.builder.sub(size, self.index(1))), size)
+
+    def least(self, a: Any, b: Any) -> Any:
+        """Return the lower of two numbers."""
+        return self.builder.select(self.builder.icmp_signed("<", a, b), a, b)
+
     def behind(self, place: Any, count: int) -> Any:
         """Return the place so many elements behind another one."""
         return self.builder.gep(place, [self.index(count)])
@@ -109,12 +118,23 @@ class Code:
     def call(self, name: str, *operands: Any) -> Any:
         """Return what an instruction such as vpdpbusd makes of vectors, in the type of the first one."""
         kind = operands[0].type
-        bits = kind.count * kind.element.width
-        function = self.utils.get_or_insert_function(
-            self.builder.module,
-            self._ir.FunctionType(kind, [operand.type for operand in operands]),
-            f"llvm.x86.avx512.{name}.{bits}",
-        )
+        return self._call(f"x86.avx512.{name}.{kind.count * kind.element.width}", kind, operands)
+
+    def fma(self, a: Any, b: Any, c: Any) -> Any:
+        """Return a b + c of float32, rounded once."""
+        return self._call(f"fma.v{self.lanes}f32", c.type, (a, b, c))
+
+    def prefetch(self, place: Any, for_writing: bool = False) -> None:
+        """Have a cache line fetched meanwhile: into the first cache for writing, else into the second."""
+        number = self._ir.IntType(32)
+        pointer = self.builder.bitcast(place, self._ir.IntType(8).as_pointer())
+        how = (number(1), number(3)) if for_writing else (number(0), number(2))
+        self._call("prefetch.p0i8", self._ir.VoidType(), (pointer, *how, number(1)))
+
+    def _call(self, name: str, kind: Any, operands: Sequence[Any]) -> Any:
+        function_type = self._ir.FunctionType(kind, [operand.type for operand in operands])
+        module = self.builder.module
+        function = self.utils.get_or_insert_function(module, function_type, f"llvm.{name}")
         return self.builder.call(function, operands)
 
     def results(self, factor: Any, summand: Any, ends: Any, kind: Any) -> Callable[[Any], Any]:
@@ -130,11 +150,16 @@ class Code:
     def stored(self, numbers: Any, ends: Any, kind: Any) -> Any:
         """Return the floors of real numbers between bounds, less the offset, as integers of a kind."""
         builder, (low, high, offset) = self.builder, ends
-        for bound, beyond in ((low, "<"), (high, ">")):
-            end = self.splat(bound)
-            numbers = builder.select(builder.fcmp_ordered(beyond, numbers, end), end, numbers)
+        numbers = self.clamped(numbers, low, high)
         lowered = self.splat(builder.trunc(offset, self.vector.element))
         return builder.trunc(builder.sub(builder.fptosi(numbers, self.vector), lowered), self.of(kind))
+
+    def clamped(self, numbers: Any, low: Any, high: Any) -> Any:
+        """Return real numbers between bounds; what is undefined stays so."""
+        for bound, beyond in ((low, "<"), (high, ">")):
+            end = self.splat(bound)
+            numbers = self.builder.select(self.builder.fcmp_ordered(beyond, numbers, end), end, numbers)
+        return numbers
 
     def store(self, numbers: Any, place: Any) -> None:
         """Store a vector."""
@@ -145,7 +170,6 @@ class Code:
         builder, memory = self.builder, self.utils.alloca_once(self.builder, numbers.type)
         builder.store(numbers, memory)
         parts, last = builder.bitcast(memory, place.type), self.index(self.lanes)
-        most = builder.select(builder.icmp_signed("<", count, last), count, last)
-        with self.utils.for_range(builder, most) as lanes:
+        with self.utils.for_range(builder, self.least(count, last)) as lanes:
             number = builder.load(builder.gep(parts, [lanes.index]))
             builder.store(number, builder.gep(place, [lanes.index]))

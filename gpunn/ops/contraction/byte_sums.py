@@ -13,14 +13,14 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from gpunn.kernel import ceil_div
 from gpunn.ops.compiled import Loop, OfBytes, current
-from gpunn.ops.compiled.dot_products import VECTORS
+from gpunn.ops.compiled.tiles import packed
 from gpunn.ops.compiled.vectors import BYTES
 from gpunn.ops.contraction.blocks import Place, PointSums, Results, Terms, pixels_at_once, row_blocks
 from gpunn.ops.contraction.pieces import Margin, Piece, pieces_in
+from gpunn.ops.contraction.tile_places import seen_by
 from gpunn.ops.kernels.window import Window
 from gpunn.ops.memory import aligned, scratch
 from gpunn.types import Array, Shape
@@ -72,18 +72,11 @@ class ByteFilter(NamedTuple):
         layout = layout._replace(shape=(images, rows + behind, columns, depth))
 
         def bind(padded: Array, window: Window) -> Place:
-            (height, width), (down, across) = window.size, window.dilation
-            image, row, column, _ = padded.strides
-            (vertical, horizontal), (high, wide) = window.stride, window.out
-            cells = _sums_of((height, down * row), (1 if rows_of_cells else width, across * column))
-            pixels = wide // self.together, horizontal * column * self.together
-            places = _sums_of((len(padded), image), (high, vertical * row), pixels)
-            size = int(places[-1] + cells[-1]) + self.read
-            bytes = as_strided(padded, (size,), (1,))  # these rows are the first ones in their memory
+            bytes, places = seen_by(window, padded, self.read, rows_of_cells, self.together)
 
             def write(out: Array) -> None:
                 results = out.reshape(-1, self.channels).view(_BYTE)
-                self.loop(bytes, places, cells, *self.operands, results)
+                self.loop(bytes, *places, *self.operands, results)
 
             return write
 
@@ -103,7 +96,7 @@ def dot_filter(filter: Array, terms: Terms) -> ByteFilter | None:
         return None
     (channels, _, depth), (lanes, pixels) = filter.shape, loops.sizes
     more = min(low - LOW, 0) or max(high - HIGH, 0)
-    weights = packed((filter - np.float32(more)).astype(np.int8), lanes)
+    weights = aligned(packed((filter - np.float32(more)).astype(np.int8), lanes, BYTES))
     shape = depth, lanes, pixels, more, results.offset
     numbers = _numbers(filter.sum(axis=(1, 2), dtype=np.float64), terms, results, -channels % lanes)
     operands = weights, *numbers, shape, results.ends
@@ -170,30 +163,6 @@ def _numbers(totals: Array, terms: Terms, results: Results, padding: int) -> tup
     if results.shift is not None:
         first += results.shift.astype(np.int64)
     return np.pad(first.astype(np.int32), (0, padding)), np.pad(results.line, ((0, 0), (0, padding)))
-
-
-def packed(filter: Array, lanes: int) -> Array:
-    """Return a filter [O, cells, C] of int8 in the order in which dot_products.tile() reads it.
-
-    For up to VECTORS * lanes channels at a time it has, for each word of each cell, BYTES weights of one
-    channel after the other. What a word or the last vector lacks are zeros.
-    """
-    channels, cells, depth = filter.shape
-    words, parts = ceil_div(depth, BYTES), []
-    for first in range(0, channels, VECTORS * lanes):
-        part = filter[first : first + VECTORS * lanes]
-        padded: Array = np.zeros((ceil_div(len(part), lanes) * lanes, cells, words * BYTES), np.int8)
-        padded[: len(part), :, :depth] = part
-        parts.append(padded.reshape(-1, cells, words, BYTES).transpose(1, 2, 0, 3).reshape(-1))
-    return aligned(np.concatenate(parts))
-
-
-def _sums_of(*axes: tuple[int, int]) -> Array:
-    """Return all sums of multiples: of counts and steps."""
-    total: Array = np.zeros(1, np.int64)
-    for count, step in axes:
-        total = np.add.outer(total, np.arange(count) * step).reshape(-1)
-    return total
 
 
 @lru_cache(1 << 8)

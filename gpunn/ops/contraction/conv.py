@@ -40,6 +40,7 @@ from gpunn.ops.contraction.half_products import filter_errors
 from gpunn.ops.contraction.integer_product import MakeProduct, check_types, integer_product, quantized_product
 from gpunn.ops.contraction.prepared import bound, constants_only, matrix_of, prepared
 from gpunn.ops.contraction.product_kernel import one_by_one, product_kernels
+from gpunn.ops.contraction.product_loop import whole_product
 from gpunn.ops.contraction.product_rescaling import Rounding, eights
 from gpunn.ops.contraction.register_product import products
 from gpunn.ops.contraction.shared_operands import Product, matrix_product, window_product
@@ -194,8 +195,9 @@ def _sums(call: Call, filter: Array, terms: Terms) -> Sums:
 
 
 def _bind_conv2d(call: Call, filter: Array, bias: Array | None = None) -> Callable[[Array], Array]:
-    pieces = partial(pieces_of, _window(call), call.x.shape, constants_only(call))
-    return bound(call, pieces, filter, bias)
+    window = _window(call)
+    pieces = partial(pieces_of, window, call.x.shape, constants_only(call))
+    return bound(call, pieces, filter, bias, partial(whole_product, call, window))
 
 
 def _integer_conv2d(call: Call) -> MakeProduct:

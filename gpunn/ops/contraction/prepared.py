@@ -113,13 +113,13 @@ def _bound(
     ends, shape = clamp_ends(activation), call.y.shape
     loops = current() if filter.dtype == np.float32 and ends is not None else None
     if loops is None or ends is None:
-        return _writing(pieces(filter), shape, partial(finisher, bias, activation, filter.dtype, shape[-1]))
+        return writing(pieces(filter), shape, partial(finisher, bias, activation, filter.dtype, shape[-1]))
     numbers = np.zeros(shape[-1], np.float32) if bias is None else np.ascontiguousarray(bias)
     made = None if whole is None else whole(loops, filter, numbers, ends)
     if made is not None:
         return made
     compiled = loops.finish
-    return _writing(pieces(filter), shape, lambda _: lambda part: compiled(part, numbers, *ends))
+    return writing(pieces(filter), shape, lambda _: lambda part: compiled(part, numbers, *ends))
 
 
 def finisher(
@@ -149,7 +149,7 @@ def finisher(
     return finish
 
 
-def _writing(
+def writing(
     pieces: Sequence[Piece], shape: Shape, finishing: Callable[[int], Callable[[Array], None]]
 ) -> Write:
     """Return what writes the pieces of a result; `finishing` makes what finishes one of so many pixels."""

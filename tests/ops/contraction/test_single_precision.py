@@ -14,8 +14,8 @@ from gpunn.ops.contraction.requantization import ProvenLoop
 from gpunn.ops.contraction.single_precision import LearningSteps, ProvenSteps, SingleSteps
 from gpunn.ops.fixed_point.affine import LIMITS, quantize_multiplier, rescale
 from gpunn.types import Array, DType
+from tests.ops.compiled.plain import PLAIN
 from tests.ops.quantized import quantized
-from tests.ops.test_loops import PLAIN
 
 ALL = np.arange(-(2**17), 2**17)[:, None]  # the sums that occur
 

@@ -9,9 +9,9 @@ from gpunn.model import Model
 from gpunn.ops import compiled
 from gpunn.ops.fixed_point.channel_lines import of_channels
 from gpunn.types import DType, Quantization
+from tests.ops.compiled.plain import PLAIN
 from tests.ops.fixed_point.test_pair_sums import SCALES
 from tests.ops.quantized import quantized, stored
-from tests.ops.test_loops import PLAIN
 
 SHAPES = [
     ((1, 40, 50, 40), (1, 1, 1, 40)),

@@ -15,8 +15,8 @@ from gpunn.ops.fixed_point import pair_sums
 from gpunn.ops.fixed_point.pair_sums import PairSums
 from gpunn.ops.fixed_point.tables import every_value, pair_table
 from gpunn.types import Array, DType, Quantization
+from tests.ops.compiled.plain import PLAIN
 from tests.ops.quantized import quantized
-from tests.ops.test_loops import PLAIN
 
 SCALES = [(0.02, 0.031, 0.047), (0.5, 0.004, 0.3), (1.0, 1.0, 2.0), (0.013, 0.013, 0.009)]  # of a, b, result
 HALVES = SCALES[2]

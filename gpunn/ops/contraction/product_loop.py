@@ -1,0 +1,77 @@
+"""Convolutions and fully connected layers of real numbers on the CPU backend, as a compiled loop.
+
+It multiplies numbers where they lie in the image, and adds the bias and clamps the sums in registers.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from gpunn.ops.call import Call
+from gpunn.ops.compiled import PRODUCT_THREADS, Loops, OfReals
+from gpunn.ops.compiled.tiles import packed
+from gpunn.ops.contraction.blocks import Place, Terms, pixels_at_once
+from gpunn.ops.contraction.pieces import MOST_WEIGHTS, Piece, Write, window_pieces
+from gpunn.ops.contraction.prepared import Ends, constants_only, writing
+from gpunn.ops.contraction.tile_places import places_of, seen_by
+from gpunn.ops.kernels.window import Window
+from gpunn.ops.memory import aligned
+from gpunn.types import Array, Shape
+
+
+class ProductLoop:
+    """The loop for a filter [O, KH, KW, C] of float32 and a bias [O], which clamps its results to `ends`."""
+
+    def __init__(self, loop: OfReals, filter: Array, bias: Array, ends: Ends, row_is_cell: bool) -> None:
+        channels, _, width, depth = filter.shape
+        lanes, pixels = loop.sizes
+        self._depth, self._row_is_cell = (width * depth if row_is_cell else depth), row_is_cell
+        weights = aligned(packed(filter.reshape(channels, -1, self._depth), lanes))
+        numbers = aligned(np.pad(bias, (0, -channels % lanes)))
+        self._operands = weights, numbers, (self._depth, lanes, pixels), ends
+        self._loop = loop.products
+
+    def without_padding(self, window: Window, shape: Shape) -> Write:
+        """Return what writes all results [P, O] of x [N, H, W, C], for a window without padding."""
+        _, height, width, depth = shape
+        steps = height * width * depth, width * depth, depth
+        places = places_of(window, shape[0], steps, self._row_is_cell)
+
+        def write(x: Array, out: Array) -> None:
+            self._loop(x.reshape(-1), *places, *self._operands, out)
+
+        return write
+
+    def bind(self, padded: Array, window: Window) -> Place:
+        """Return what writes the results [N, OH, OW, O] over the windows of an image."""
+        numbers, places = seen_by(window, padded, self._depth, self._row_is_cell)
+
+        def write(out: Array) -> None:
+            self._loop(numbers, *places, *self._operands, out.reshape(-1, out.shape[-1]))
+
+        return write
+
+
+def whole_product(
+    call: Call, window: Window, loops: Loops, filter: Array, bias: Array, ends: Ends
+) -> Write | None:
+    """Return what computes all of a convolution with a filter [O, KH, KW, C] that is a constant.
+
+    None where numpy multiplies on several threads, for groups, and for few pixels or many weights.
+    """
+    loop, depth = loops.of_reals, filter.shape[3]
+    pixels = math.prod(call.y.shape[:-1])
+    if loop is None or PRODUCT_THREADS.get() != 1 or not constants_only(call) or call.x.shape[-1] != depth:
+        return None
+    if pixels < loop.sizes.pixels or not 0 < filter.size <= MOST_WEIGHTS:
+        return None
+    product = ProductLoop(loop, filter, bias, ends, row_is_cell=window.dilation[1] == 1)
+    shape = call.x.shape
+    if not any((*window.before, *window.after)):
+        pieces = [Piece(0, pixels, product.without_padding(window, shape))]
+    else:
+        at_once = pixels_at_once(max(depth * math.prod(window.stride), len(filter)))
+        pieces = window_pieces(window, shape, Terms(filter.dtype), at_once, product.bind)
+    return writing(pieces, call.y.shape, lambda _: lambda part: None)

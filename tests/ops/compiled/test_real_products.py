@@ -1,0 +1,123 @@
+"""The loop of products of float32: its errors, its bits, and when it is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpunn import Model
+from gpunn.ops import OPS, compiled
+from gpunn.ops.compiled import PRODUCT_THREADS, real_products
+from gpunn.ops.compiled.vectors import Sizes
+from gpunn.types import Array, float32
+from tests.ops.compiled.plain import PLAIN, Case
+from tests.ops.harness import random
+
+OF_REALS: list[Case] = [
+    ("conv2d", (2, 3, 5, 4), (37, 1, 1, 4), {"activation": "relu6"}),
+    ("conv2d", (1, 5, 7, 8), (16, 1, 1, 8), {"stride": (2, 2), "activation": "relu"}),
+    ("conv2d", (3, 6, 5, 3), (70, 3, 3, 3), {"padding": "same", "activation": "relu1"}),
+    ("conv2d", (1, 7, 9, 5), (9, 2, 3, 5), {"padding": "same", "dilation": (2, 2)}),
+    ("conv2d", (2, 7, 9, 4), (9, 3, 2, 4), {"stride": (1, 2)}),
+    ("conv2d", (1, 7, 9, 4), (9, 3, 2, 4), {"padding": ((3, 2), (1, 4)), "stride": (2, 3)}),
+    ("conv2d", (1, 12, 1, 1), (33, 5, 1, 1), {"padding": "same"}),
+    ("conv2d", (1, 9, 16, 40), (5, 5, 5, 40), {"padding": "same"}),  # several blocks
+]
+NOT_OF_REALS: list[Case] = [
+    ("conv2d", (0, 5, 4, 2), (6, 3, 3, 2), {}),
+    ("conv2d", (1, 1, 2, 2), (6, 1, 1, 2), {}),  # fewer pixels than in a tile
+    ("conv2d", (1, 5, 4, 4), (6, 3, 3, 2), {}),  # two groups
+    ("conv2d", (1, 5, 4, 4), (6, 3, 3, 4), {"activation": "tanh"}),  # no clamp
+]
+
+
+@pytest.fixture
+def alone() -> Iterator[None]:
+    """Let numpy's products have one thread, as those of a loop."""
+    token = PRODUCT_THREADS.set(1)
+    yield
+    PRODUCT_THREADS.reset(token)
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("case", OF_REALS, ids=str)
+def test_sums_of_reals_have_an_error_of_one_rounding_for_each_term(case: Case, found: compiled.Loops) -> None:
+    op, shape, filter, attrs = case
+    terms = filter[1] * filter[2] * filter[3] + 1
+    operands = [random(3, *shape), random(1, *filter), random(2, filter[0])]
+    got = real_layer(case, *operands)
+    plain = {k: v for k, v in attrs.items() if k != "activation"}
+    expected = OPS[op].reference(*(a.astype(np.float64) for a in operands), **plain)
+    sizes = OPS[op].reference(*(np.abs(a).astype(np.float64) for a in operands), **plain)
+    if "activation" in attrs:
+        expected = OPS[attrs["activation"]].reference(expected)
+    assert np.all(np.abs(got - expected) <= terms * 2.0**-24 * sizes)
+
+
+@pytest.mark.usefixtures("alone")
+def test_sums_of_reals_have_the_same_bits_among_any_others(found: compiled.Loops) -> None:
+    filter = (35, 3, 3, 4)
+    x, w, b = random(3, 3, 9, 8, 4), random(1, *filter), random(2, 35)
+    case: Case = ("conv2d", x.shape, filter, {"padding": "same"})
+    whole = real_layer(case, x, w, b)
+    for k, image in enumerate(x):
+        one = ("conv2d", (1, *image.shape), filter, {"padding": "same"})
+        np.testing.assert_array_equal(real_layer(one, image[None], w, b)[0], whole[k])
+    few = real_layer(("conv2d", x.shape, (3, 3, 3, 4), {"padding": "same"}), x, w[:3], b[:3])
+    np.testing.assert_array_equal(few, whole[..., :3])
+
+
+@pytest.mark.usefixtures("alone", "found")
+def test_sums_of_reals_have_the_same_bits_everywhere() -> None:
+    # Halves and their products are exact, so is each sum but those with the first number, where one rounding
+    # takes away what two would keep: (1 + 2^-12)^2 - 1 - 2^-11 = 2^-24.
+    near = np.float32(1 + 2**-12)
+    x = np.full((1, 3, 4, 2), near, np.float32)
+    w = np.full((5, 1, 1, 2), near, np.float32)
+    x[..., 0], w[..., 0] = -1, 1 + 2**-11
+    got = real_layer(("conv2d", x.shape, w.shape, {}), x, w, np.zeros(5, np.float32))
+    np.testing.assert_array_equal(got, np.full((1, 3, 4, 5), 2.0**-24, np.float32))
+
+
+@pytest.mark.usefixtures("alone")
+def test_what_is_infinite_or_undefined_reaches_only_the_sums_that_see_it(found: compiled.Loops) -> None:
+    x, w, b = random(3, 1, 5, 5, 2), random(1, 3, 3, 3, 2), random(2, 3)
+    x[0, 0, 0], x[0, 4, 4, 1], w[1, 0, 0, 0] = np.nan, np.inf, np.inf
+    for activation in (None, "relu6"):
+        attrs: dict[str, Any] = {"padding": ((0, 1), (0, 1)), "activation": activation}
+        got = real_layer(("conv2d", x.shape, w.shape, attrs), x, w, b)
+        with compiled.in_use(None):
+            expected = real_layer(("conv2d", x.shape, w.shape, attrs), x, w, b)
+        np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("threads", [0, 1, 2])
+@pytest.mark.parametrize("case", [*OF_REALS, *NOT_OF_REALS], ids=str)
+def test_reals_are_multiplied_where_they_lie_on_one_thread(case: Case, threads: int) -> None:
+    asked: list[Array] = []
+
+    def products(x: Array, *operands: Any) -> None:
+        asked.append(x)
+        real_products.real_products(x, *operands)
+
+    own = PLAIN._replace(of_reals=compiled.OfReals(products, Sizes(2, 3)))
+    _, shape, filter, _ = case
+    token = PRODUCT_THREADS.set(threads)
+    with compiled.in_use(own):
+        real_layer(case, random(3, *shape), random(1, *filter), random(2, filter[0]))
+    PRODUCT_THREADS.reset(token)
+    assert bool(asked) == (threads == 1 and case not in NOT_OF_REALS)
+
+
+def real_layer(case: Case, x: Array, filter: Array, bias: Array) -> Array:
+    """Compute a layer of reals as in many runs."""
+    op, _, _, attrs = case
+    model = Model(op)
+    constants = [model.constant("w", filter), model.constant("b", bias)]
+    model.output(*model.add(op, [model.input("x", float32(*x.shape)), *constants], attrs))
+    with np.errstate(all="ignore"):  # as in a run
+        (got,) = model.operations[0].prepared()([x, filter, bias])
+    return np.asarray(got)
