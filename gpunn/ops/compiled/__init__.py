@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any, NamedTuple
 
-from gpunn.ops.compiled import channel_products, dot_products, loops, real_products, rows
+from gpunn.ops.compiled import channel_products, dot_products, gates, loops, real_products, rows
 from gpunn.ops.compiled.tiles import boxes, tile_code
 from gpunn.ops.compiled.vectors import OF_BYTES, OF_REALS, Sizes, teach_numba, vector_sizes
 
@@ -50,6 +50,8 @@ class Loops(NamedTuple):
     """
 
     finish: Loop
+    gated: Loop
+    hard_swish: Loop
     requantize: Loop
     floors: Loop
     pair_sums: Loop
@@ -106,6 +108,8 @@ class _Maker:
             self._jitable(part)
         return Loops(
             self._compiled(loops.finish, (result(single), given(single), single, single)),
+            self._gated(rows.LANES if of_reals is None else of_reals.lanes),
+            self._compiled(loops.hard_swish, (given(single), result(single, 1))),
             self._compiled(loops.requantize, *((given(single, 2), *steps, result(s)) for s in stored)),
             self._compiled(
                 loops.floors,
@@ -124,6 +128,11 @@ class _Maker:
         byte, single = self._types.uint8, self._single
         operands = self._given(byte, 2), self._given(single, 2), self._pair(single), self._index
         return partial(self._compiled(rows.lines, (self._index, *operands, self._result(byte))), lanes)
+
+    def _gated(self, lanes: int) -> Loop:
+        teach_numba(gates.gated_vector, gates.gated_code, lanes)
+        x, out = self._given(self._single), self._result(self._single, 1)
+        return partial(self._compiled(gates.gated, (self._index, x, x, out)), lanes)
 
     def _look_up(self) -> Loop:
         if rows.TABLES in self._features.split(","):

@@ -124,6 +124,10 @@ class Code:
         """Return a b + c of float32, rounded once."""
         return self._call(f"fma.v{self.lanes}f32", c.type, (a, b, c))
 
+    def times_plus(self, a: Any, b: Any, c: Any) -> Any:
+        """Return a b + c of float32, rounded once where the CPU does so in the time of a product."""
+        return self._call(f"fmuladd.v{self.lanes}f32", c.type, (a, b, c))
+
     def prefetch(self, place: Any, for_writing: bool = False) -> None:
         """Have a cache line fetched meanwhile: into the first cache for writing, else into the second."""
         number = self._ir.IntType(32)
@@ -157,9 +161,12 @@ class Code:
     def clamped(self, numbers: Any, low: Any, high: Any) -> Any:
         """Return real numbers between bounds; what is undefined stays so."""
         for bound, beyond in ((low, "<"), (high, ">")):
-            end = self.splat(bound)
-            numbers = self.builder.select(self.builder.fcmp_ordered(beyond, numbers, end), end, numbers)
+            numbers = self.bounded(beyond, numbers, self.splat(bound))
         return numbers
+
+    def bounded(self, beyond: str, numbers: Any, bound: Any) -> Any:
+        """Return a vector with a bound in the place of what lies beyond it: below ("<") or above (">")."""
+        return self.builder.select(self.builder.fcmp_ordered(beyond, numbers, bound), bound, numbers)
 
     def store(self, numbers: Any, place: Any) -> None:
         """Store a vector."""

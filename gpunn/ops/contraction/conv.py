@@ -34,13 +34,13 @@ from gpunn.ops.contraction.conv_sums import (
     sums_of,
 )
 from gpunn.ops.contraction.conv_tile import tile_kernel
-from gpunn.ops.contraction.depthwise_loop import whole_depthwise
+from gpunn.ops.contraction.depthwise_loop import depthwise_pieces
 from gpunn.ops.contraction.filter_packing import STEP, channel_reads, group_reads
 from gpunn.ops.contraction.half_products import filter_errors
 from gpunn.ops.contraction.integer_product import MakeProduct, check_types, integer_product, quantized_product
 from gpunn.ops.contraction.prepared import bound, constants_only, matrix_of, prepared
 from gpunn.ops.contraction.product_kernel import one_by_one, product_kernels
-from gpunn.ops.contraction.product_loop import whole_product
+from gpunn.ops.contraction.product_loop import product_pieces
 from gpunn.ops.contraction.product_rescaling import Rounding, eights
 from gpunn.ops.contraction.register_product import products
 from gpunn.ops.contraction.shared_operands import Product, matrix_product, window_product
@@ -197,7 +197,7 @@ def _sums(call: Call, filter: Array, terms: Terms) -> Sums:
 def _bind_conv2d(call: Call, filter: Array, bias: Array | None = None) -> Callable[[Array], Array]:
     window = _window(call)
     pieces = partial(pieces_of, window, call.x.shape, constants_only(call))
-    return bound(call, pieces, filter, bias, partial(whole_product, call, window))
+    return bound(call, pieces, filter, bias, partial(product_pieces, call, window))
 
 
 def _integer_conv2d(call: Call) -> MakeProduct:
@@ -276,7 +276,7 @@ _DEPTHWISE_ROUNDING = Rounding(_upwards_by_channel)
 def _bind_depthwise(call: Call, filter: Array, bias: Array | None = None) -> Callable[[Array], Array]:
     window = _window(call)
     pieces = partial(pieces_by_channel, window, call.x.shape, terms=Terms(filter.dtype))
-    return bound(call, pieces, filter, bias, partial(whole_depthwise, call, window))
+    return bound(call, pieces, filter, bias, partial(depthwise_pieces, call, window))
 
 
 def _integer_depthwise(call: Call) -> MakeProduct:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import numpy as np
 
 from gpunn.ops.call import Call
 from gpunn.ops.compiled import TOGETHER, Loop, Loops
 from gpunn.ops.compiled.loops import Geometry
-from gpunn.ops.contraction.pieces import Write
+from gpunn.ops.contraction.blocks import RowBlock, pixels_at_once, row_blocks
+from gpunn.ops.contraction.pieces import Piece
 from gpunn.ops.contraction.prepared import Ends
 from gpunn.ops.kernels.window import Window
 from gpunn.types import Array, Shape
@@ -29,6 +33,17 @@ class DepthwiseLoop:
         geometry = self._geometry(x.shape, window)
         self._loop(x.reshape(-1), self._filter, self._bias, *self._ends, geometry, out.reshape(-1))
 
+    def piece(self, block: RowBlock, window: Window) -> Piece:
+        """Return the results of a block."""
+        _, rows, columns = block.shape
+        above = block.first % math.prod(window.out) // columns * window.stride[0]
+        own = replace(window, before=(window.before[0] - above, window.before[1]), out=(rows, columns))
+
+        def write(x: Array, out: Array) -> None:
+            self(x[block.images], own, out)
+
+        return Piece(block.first, block.last, write)
+
     def _geometry(self, shape: Shape, window: Window) -> Geometry:
         batch, height, width, channels = shape
         before, size, stride, dilation = window.before, window.size, window.stride, window.dilation
@@ -43,11 +58,12 @@ class DepthwiseLoop:
         )
 
 
-def whole_depthwise(
+def depthwise_pieces(
     call: Call, window: Window, loops: Loops, filter: Array, bias: Array, ends: Ends
-) -> Write | None:
-    """Return what computes all of a call on reals, without padding; None for several channels of one."""
-    if call.x.shape[3] != filter.shape[3]:
+) -> list[Piece] | None:
+    """Return the results of a call on reals with a bias [C]; None for several channels of one."""
+    channels, shape = filter.shape[3], call.x.shape
+    if shape[3] != channels:
         return None
     loop = DepthwiseLoop(loops.depthwise, window, filter[0], bias, ends)
-    return lambda x, result: loop(x, window, result)
+    return [loop.piece(block, window) for block in row_blocks(window, shape, pixels_at_once(channels))]

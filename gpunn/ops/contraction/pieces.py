@@ -75,7 +75,7 @@ def point_pieces(rows: Array, pixels: int, seen: tuple[slice, ...] | None, const
     step = pixels if seen else product_rows(pixels, depth, channels)
     if step == pixels:
         return [Piece(0, pixels, write)]
-    return [Piece(first, last, write_part(first, last)) for first, last in _ranges(pixels, step)]
+    return [Piece(first, last, write_part(first, last)) for first, last in ranges(pixels, step)]
 
 
 def filter_matrix(rows: Array, constant: bool, pixels: int) -> Array:
@@ -96,7 +96,8 @@ def product_rows(pixels: int, depth: int, channels: int) -> int:
     return ceil_div(pixels, ceil_div(pixels, most) or 1)
 
 
-def _ranges(count: int, step: int) -> Iterator[tuple[int, int]]:
+def ranges(count: int, step: int) -> Iterator[tuple[int, int]]:
+    """Yield the ends of parts of a count, of so many each."""
     for first in range(0, count, max(1, step)):
         yield first, min(count, first + step)
 

@@ -26,7 +26,7 @@ Made = TypeVar("Made")
 Sum = Callable[[Array, Terms], Sums]  # makes the sums of a filter
 Ends = tuple[np.float32, np.float32]
 UNBOUNDED: Ends = (np.float32(-np.inf), np.float32(np.inf))
-Whole = Callable[[Loops, Array, Array, Ends], Write | None]  # of a filter, a bias, and ends of the results
+Whole = Callable[[Loops, Array, Array, Ends], list[Piece] | None]  # of a filter, a bias, and ends of results
 
 
 def constants_only(call: Call) -> bool:
@@ -89,7 +89,8 @@ def bound(
 ) -> Callable[[Array], Array]:
     """Return a function of x for many runs of a call; `pieces` makes those of a filter.
 
-    The function applies the activation of the call, too. whole: makes all of it of a compiled loop.
+    The function applies the activation of the call, too. whole: makes pieces of a compiled loop, which adds
+    the bias and clamps the results.
     """
     shape, dtype, write = call.y.shape, filter.dtype, _bound(call, pieces, filter, bias, whole)
     room = np.empty if math.prod(shape) * dtype.itemsize < LEAST_BYTES else empty  # begins sooner
@@ -111,15 +112,17 @@ def _bound(
 ) -> Write:
     activation = call.attrs.get("activation")
     ends, shape = clamp_ends(activation), call.y.shape
-    loops = current() if filter.dtype == np.float32 and ends is not None else None
-    if loops is None or ends is None:
-        return writing(pieces(filter), shape, partial(finisher, bias, activation, filter.dtype, shape[-1]))
-    numbers = np.zeros(shape[-1], np.float32) if bias is None else np.ascontiguousarray(bias)
-    made = None if whole is None else whole(loops, filter, numbers, ends)
-    if made is not None:
-        return made
-    compiled = loops.finish
-    return writing(pieces(filter), shape, lambda _: lambda part: compiled(part, numbers, *ends))
+    loops = current() if filter.dtype == np.float32 else None
+    if loops is not None:
+        numbers = np.zeros(shape[-1], np.float32) if bias is None else np.ascontiguousarray(bias)
+        made = None if whole is None else whole(loops, filter, numbers, ends or UNBOUNDED)
+        if made is not None:
+            left = activation if ends is None else None
+            return _writing(made, shape, partial(finisher, None, left, filter.dtype, shape[-1]))
+        if ends is not None:
+            compiled, clamp = loops.finish, ends
+            return _writing(pieces(filter), shape, lambda _: lambda part: compiled(part, numbers, *clamp))
+    return _writing(pieces(filter), shape, partial(finisher, bias, activation, filter.dtype, shape[-1]))
 
 
 def finisher(
@@ -149,7 +152,7 @@ def finisher(
     return finish
 
 
-def writing(
+def _writing(
     pieces: Sequence[Piece], shape: Shape, finishing: Callable[[int], Callable[[Array], None]]
 ) -> Write:
     """Return what writes the pieces of a result; `finishing` makes what finishes one of so many pixels."""

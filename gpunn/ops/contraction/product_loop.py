@@ -13,9 +13,9 @@ from gpunn.ops.call import Call
 from gpunn.ops.compiled import PRODUCT_THREADS, Loops, OfReals
 from gpunn.ops.compiled.tiles import packed
 from gpunn.ops.contraction.blocks import Place, Terms, pixels_at_once
-from gpunn.ops.contraction.pieces import MOST_WEIGHTS, Piece, Write, window_pieces
-from gpunn.ops.contraction.prepared import Ends, constants_only, writing
-from gpunn.ops.contraction.tile_places import places_of, seen_by
+from gpunn.ops.contraction.pieces import MOST_WEIGHTS, Piece, ranges, window_pieces
+from gpunn.ops.contraction.prepared import Ends, constants_only
+from gpunn.ops.contraction.tile_places import Places, places_of, seen_by
 from gpunn.ops.kernels.window import Window
 from gpunn.ops.memory import aligned
 from gpunn.types import Array, Shape
@@ -33,18 +33,24 @@ class ProductLoop:
         self._operands = weights, numbers, (self._depth, lanes, pixels), ends
         self._loop = loop.products
 
-    def without_padding(self, window: Window, shape: Shape) -> Write:
-        """Return what writes all results [P, O] of x [N, H, W, C], for a window without padding."""
+    def pieces(self, window: Window, shape: Shape, pixels: int) -> list[Piece]:
+        """Return the results over the windows of x [N, H, W, C], for about so many pixels at a time."""
+        if any((*window.before, *window.after)):
+            return window_pieces(window, shape, Terms(np.dtype(np.float32)), pixels, self._bind)
         _, height, width, depth = shape
         steps = height * width * depth, width * depth, depth
         places = places_of(window, shape[0], steps, self._row_is_cell)
+        return [self._piece(places, *ends) for ends in ranges(len(places.pixels), pixels)]
+
+    def _piece(self, places: Places, first: int, last: int) -> Piece:
+        pixels = places.pixels[first:last]
 
         def write(x: Array, out: Array) -> None:
-            self._loop(x.reshape(-1), *places, *self._operands, out)
+            self._loop(x.reshape(-1), pixels, places.cells, *self._operands, out)
 
-        return write
+        return Piece(first, last, write)
 
-    def bind(self, padded: Array, window: Window) -> Place:
+    def _bind(self, padded: Array, window: Window) -> Place:
         """Return what writes the results [N, OH, OW, O] over the windows of an image."""
         numbers, places = seen_by(window, padded, self._depth, self._row_is_cell)
 
@@ -54,10 +60,10 @@ class ProductLoop:
         return write
 
 
-def whole_product(
+def product_pieces(
     call: Call, window: Window, loops: Loops, filter: Array, bias: Array, ends: Ends
-) -> Write | None:
-    """Return what computes all of a convolution with a filter [O, KH, KW, C] that is a constant.
+) -> list[Piece] | None:
+    """Return the results of a convolution with a filter [O, KH, KW, C] that is a constant, and a bias [O].
 
     None where numpy multiplies on several threads, for groups, and for few pixels or many weights.
     """
@@ -68,10 +74,6 @@ def whole_product(
     if pixels < loop.sizes.pixels or not 0 < filter.size <= MOST_WEIGHTS:
         return None
     product = ProductLoop(loop, filter, bias, ends, row_is_cell=window.dilation[1] == 1)
-    shape = call.x.shape
-    if not any((*window.before, *window.after)):
-        pieces = [Piece(0, pixels, product.without_padding(window, shape))]
-    else:
-        at_once = pixels_at_once(max(depth * math.prod(window.stride), len(filter)))
-        pieces = window_pieces(window, shape, Terms(filter.dtype), at_once, product.bind)
-    return writing(pieces, call.y.shape, lambda _: lambda part: None)
+    return product.pieces(
+        window, call.x.shape, pixels_at_once(max(depth * math.prod(window.stride), len(filter)))
+    )

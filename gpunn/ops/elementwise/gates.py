@@ -1,19 +1,24 @@
 """The logistic function, tanh, and products of x with such gates, on the host.
 
 A function whose name begins with write_ writes what it makes of x to an array of the same shape, which may
-be x.
+be x. Compiled loops, where they are in use, write the same functions within the op's accuracy.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from gpunn.ops.compiled import current
+from gpunn.ops.compiled.gates import form_of
 from gpunn.ops.memory import by_blocks
 from gpunn.types import Array
 
 # x logistic(x) stays at -1e-20 below this x, instead of coming still nearer to 0: the products of such small
 # numbers with weights might be subnormal, and a CPU computes with subnormal numbers slowly.
 LEAST = -50.0
+
+_LOGISTIC = form_of((-1,), counter=1)
+_SILU = form_of((-1,), least=LEAST)
 
 
 def logistic(x: Array) -> Array:
@@ -23,6 +28,8 @@ def logistic(x: Array) -> Array:
 
 def write_logistic(x: Array, out: Array) -> None:
     """Write logistic(x)."""
+    if by_loop(x, _LOGISTIC, out):
+        return
     np.negative(x, out=out)
     np.exp(out, out=out)  # infinite far below 0, where the result is 0
     np.add(out, 1, out=out)
@@ -49,6 +56,8 @@ def silu(x: Array) -> Array:
 
 def write_silu(x: Array, out: Array) -> None:
     """Write silu(x)."""
+    if by_loop(x, _SILU, out):
+        return
     above = np.maximum(x, x.dtype.type(LEAST))  # so that -inf becomes no NaN
     np.negative(above, out=out)
     np.exp(out, out=out)
@@ -63,8 +72,26 @@ def hard_swish(x: Array) -> Array:
 
 def write_hard_swish(x: Array, out: Array) -> None:
     """Write hard_swish(x)."""
+    loops = current()
+    if loops is not None and _suits(x, out):
+        loops.hard_swish(x.reshape(-1), out.reshape(-1))
+        return
     above = np.maximum(x, x.dtype.type(-3))  # so that -inf becomes no NaN
     gate = np.minimum(above, x.dtype.type(3))
     np.add(gate, 3, out=gate)
     np.divide(gate, 6, out=gate)
     np.multiply(above, gate, out=out)
+
+
+def by_loop(x: Array, form: Array, out: Array) -> bool:
+    """Write a function of a form of gpunn.ops.compiled.gates by a loop; return False where there is none."""
+    loops = current()
+    if loops is None or not _suits(x, out):
+        return False
+    loops.gated(x.reshape(-1), form, out.reshape(-1))
+    return True
+
+
+def _suits(x: Array, out: Array) -> bool:
+    """Tell whether a loop takes these."""
+    return x.dtype == np.float32 and x.flags.c_contiguous and out.flags.c_contiguous

@@ -16,6 +16,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from gpunn.ops.compiled.gates import form_of
+from gpunn.ops.elementwise.gates import by_loop
 from gpunn.ops.memory import by_blocks
 from gpunn.types import Array
 
@@ -64,29 +66,33 @@ def erf(x: Array) -> Array:
     return by_blocks(_write_erf, x) if x.dtype == np.float32 else _each(math.erf, x).astype(x.dtype)
 
 
-def _gated(x: Array, exponents: Sequence[Array], square: Array, out: Array) -> None:
-    """Write x / (1 + e^(x P(x^2))) of a polynomial P, whose argument is at most `square`."""
-    above = np.maximum(x, _LEAST)  # so that -inf becomes no NaN
-    squares = np.multiply(above, above)
-    np.minimum(squares, square, out=squares)
-    _odd(above, squares, exponents, out)
-    np.exp(out, out=out)
-    np.add(out, _ONE, out=out)
-    np.divide(above, out, out=out)
+class _Gate:
+    """A function x / (1 + e^(x P(x^2))) of a polynomial P, whose argument is at most `square`."""
+
+    def __init__(self, coefficients: Sequence[float], square: float) -> None:
+        self._form = form_of(coefficients, float(_LEAST), square)
+        self._exponents, self._square = [_single(c) for c in coefficients], _single(square)
+
+    def write(self, x: Array, out: Array) -> None:
+        """Write the function of each element."""
+        if by_loop(x, self._form, out):
+            return
+        above = np.maximum(x, _LEAST)  # so that -inf becomes no NaN
+        squares = np.multiply(above, above)
+        np.minimum(squares, self._square, out=squares)
+        _odd(above, squares, self._exponents, out)
+        np.exp(out, out=out)
+        np.add(out, _ONE, out=out)
+        np.divide(above, out, out=out)
 
 
-_GELU = [_single(-math.sqrt(2) * r / 2**k) for k, r in enumerate(_R)]
-_GELU_SQUARE = _single(2 * SURE**2)
-
-
-def _write_gelu(x: Array, out: Array) -> None:
-    _gated(x, _GELU, _GELU_SQUARE, out)
+_GELU = _Gate([-math.sqrt(2) * r / 2**k for k, r in enumerate(_R)], 2 * SURE**2)
 
 
 def gelu(x: Array) -> Array:
     """Compute x times the cumulative normal distribution at x; 0 if x is -inf. TFLite schema, GeluOptions."""
     if x.dtype == np.float32:
-        return by_blocks(_write_gelu, x)
+        return by_blocks(_GELU.write, x)
     # The cumulative normal distribution at x is half of erfc(-x / sqrt(2)).
     return _closed(x, 0.5 * _each(math.erfc, -math.sqrt(0.5) * x.astype(np.float64)))
 
@@ -97,12 +103,7 @@ def _closed(x: Array, gate: Array) -> Array:
 
 
 _INNER = -2 * math.sqrt(2 / math.pi)
-_GELU_TANH = [_single(_INNER), _single(_INNER * 0.044715)]
-_ALL = _single(np.inf)
-
-
-def _write_gelu_tanh(x: Array, out: Array) -> None:
-    _gated(x, _GELU_TANH, _ALL, out)
+_GELU_TANH = _Gate([_INNER, _INNER * 0.044715], math.inf)
 
 
 def gelu_tanh(x: Array) -> Array:
@@ -111,7 +112,7 @@ def gelu_tanh(x: Array) -> Array:
     TFLite schema, GeluOptions (approximate).
     """
     if x.dtype == np.float32:
-        return by_blocks(_write_gelu_tanh, x)
+        return by_blocks(_GELU_TANH.write, x)
     # That is x / (1 + e^(-2 u)), which loses nothing below 0.
     inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x.astype(np.float64) ** 3)
     with np.errstate(over="ignore"):

@@ -6,11 +6,13 @@ from functools import partial
 from typing import Any
 
 from gpunn.ops import compiled
-from gpunn.ops.compiled import channel_products, dot_products, loops, real_products, rows
+from gpunn.ops.compiled import channel_products, dot_products, gates, loops, real_products, rows
 from gpunn.ops.compiled.vectors import Sizes
 
 PLAIN = compiled.Loops(
     loops.finish,
+    partial(gates.gated, 2),
+    loops.hard_swish,
     loops.requantize,
     loops.floors,
     loops.pair_sums,

@@ -24,6 +24,8 @@ CASES: list[Case] = [
     ("fully_connected", (1, 7), (3, 7), {"activation": "tanh"}),
     ("depthwise_conv2d", (2, 5, 9, 3), (1, 3, 3, 3), {"padding": "same", "activation": "relu"}),
     ("depthwise_conv2d", (1, 6, 7, 2), (1, 3, 3, 2), {"padding": "same", "stride": (2, 2)}),
+    ("depthwise_conv2d", (1, 5, 4, 3), (1, 3, 3, 3), {"padding": "same", "activation": "tanh"}),
+    ("depthwise_conv2d", (3, 40, 30, 128), (1, 3, 3, 128), {"padding": "same", "stride": (2, 1)}),  # blocks
     ("depthwise_conv2d", (1, 6, 9, 2), (1, 2, 5, 2), {"dilation": (2, 2)}),
     ("depthwise_conv2d", (1, 3, 2, 4), (1, 3, 4, 4), {"padding": ((5, 1), (4, 3)), "stride": (2, 1)}),
     ("depthwise_conv2d", (1, 4, 5, 2), (1, 3, 3, 6), {"padding": "same"}),  # several channels of one

@@ -1,0 +1,65 @@
+"""Functions that compiled loops write instead of numpy: logistic, silu, gelu, gelu_tanh and hard_swish."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gpunn import Model
+from gpunn.ops import OPS, compiled
+from gpunn.types import float32
+
+EPS = 2.0**-23
+# Errors in eps of the result, or of 1 where it is less than 1 and the function gates x by a normal
+# distribution: an exponential has 1.5 (a polynomial, a sum and a product), and the sum with 1, the quotient
+# and each step of a polynomial half a one. Above 0 the exponential counts for less than half.
+BOUNDS = {"logistic": (2.5, 0), "silu": (2.5, 0), "gelu": (2, 1), "gelu_tanh": (2, 1), "hard_swish": (2, 0)}
+SPECIAL = [np.nan, np.inf, -np.inf, 0, -0.0, 1e30, -1e30, 88.5, -88.5, -103, 1e-40]
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_errors_are_within_their_bounds(name: str, found: compiled.Loops) -> None:
+    numbers = np.concatenate([np.linspace(-49, 60, 60_001), np.random.default_rng(0).normal(0, 2, 60_001)])
+    x = numbers.astype(np.float32)
+    got, exact = OPS[name].reference(x), OPS[name].reference(x.astype(np.float64))
+    bound, least = BOUNDS[name]
+    assert np.all(np.abs(got - exact) <= bound * EPS * np.maximum(np.abs(exact), least))
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_they_are_defined_everywhere(name: str, found: compiled.Loops) -> None:
+    x = np.array(SPECIAL, np.float32)
+    with np.errstate(all="ignore"):  # as in a run
+        got = OPS[name].reference(x)
+        expected = OPS[name].reference(x.astype(np.float64))
+    np.testing.assert_allclose(got, expected, rtol=4 * EPS, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 16, 31, 32, 33])
+def test_results_do_not_depend_on_their_place(name: str, count: int, found: compiled.Loops) -> None:
+    x = np.random.default_rng(1).normal(0, 2, 33).astype(np.float32)
+    np.testing.assert_array_equal(OPS[name].reference(x[:count]), OPS[name].reference(x)[:count])
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_other_numbers_are_left_to_numpy(name: str, found: compiled.Loops) -> None:
+    x = np.random.default_rng(1).normal(0, 2, (6, 5))
+    with compiled.in_use(None):
+        of_double, of_columns = OPS[name].reference(x), OPS[name].reference(x.astype(np.float32).T)
+    np.testing.assert_array_equal(OPS[name].reference(x), of_double)
+    got = OPS[name].reference(x.astype(np.float32).T)
+    np.testing.assert_allclose(got, of_columns, rtol=4 * EPS, atol=EPS)
+
+
+def test_a_gate_follows_its_sums(found: compiled.Loops) -> None:
+    rng = np.random.default_rng(2)
+    operands = [rng.normal(0, 1, s).astype(np.float32) for s in ((1, 5, 4, 3), (1, 3, 3, 3), (3,))]
+    model = Model("layer")
+    constants = [model.constant(name, value) for name, value in zip("wb", operands[1:], strict=True)]
+    attrs = {"padding": "same", "activation": "silu"}
+    (y,) = model.add("depthwise_conv2d", [model.input("x", float32(1, 5, 4, 3)), *constants], attrs)
+    model.output(y)
+    (got,) = model.operations[0].prepared()(operands)
+    sums = OPS["depthwise_conv2d"].reference(*operands, padding="same")
+    np.testing.assert_array_equal(got, OPS["silu"].reference(sums))
