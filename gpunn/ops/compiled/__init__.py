@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any, NamedTuple
 
-from gpunn.ops.compiled import channel_products, dot_products, gates, loops, real_products, rows
+from gpunn.ops.compiled import channel_products, depthwise, dot_products, gates, loops, real_products, rows
 from gpunn.ops.compiled.tiles import boxes, tile_code
 from gpunn.ops.compiled.vectors import OF_BYTES, OF_REALS, Sizes, teach_numba, vector_sizes
 
@@ -102,13 +102,12 @@ class _Maker:
         given, result, pair, line = self._given, self._result, self._pair, self._line
         steps = (*(given(index) for _ in range(5)), self._types.UniTuple(index, 3))
         added = self._types.UniTuple(single, 3), pair(single), index
-        reals, geometry = (given(single),) * 3, self._types.UniTuple(index, 15)
         of_bytes, of_reals = (vector_sizes(self._features, sizes) for sizes in (OF_BYTES, OF_REALS))
-        for part in (*loops.PARTS, boxes):
-            self._jitable(part)
+        self._jitable(boxes)
+        lanes = rows.LANES if of_reals is None else of_reals.lanes
         return Loops(
             self._compiled(loops.finish, (result(single), given(single), single, single)),
-            self._gated(rows.LANES if of_reals is None else of_reals.lanes),
+            self._gated(lanes),
             self._compiled(loops.hard_swish, (given(single), result(single, 1))),
             self._compiled(loops.requantize, *((given(single, 2), *steps, result(s)) for s in stored)),
             self._compiled(
@@ -118,7 +117,7 @@ class _Maker:
             self._compiled(loops.pair_sums, *((given(s), given(s), *added, result(s, 1)) for s in stored)),
             self._lines(rows.LANES if of_bytes is None else of_bytes.lanes),
             self._look_up(),
-            self._compiled(loops.depthwise, (*reals, single, single, geometry, result(single, 1))),
+            self._depthwise(lanes),
             None if of_bytes is None else self._of_bytes(of_bytes),
             None if of_reals is None else self._of_reals(of_reals),
         )
@@ -144,6 +143,15 @@ class _Maker:
             rows.look_up, (self._given(byte), self._given(byte), self._result(byte, 1))
         )
         return found
+
+    def _depthwise(self, lanes: int) -> Loop:
+        self._jitable(depthwise.single_sums)
+        teach_numba(depthwise.vector_sums, depthwise.vector_sums_code, lanes)
+        reals, places = (self._given(self._single),) * 3, (self._given(self._index, 2),) * 2
+        steps, sizes = (self._types.UniTuple(self._index, count) for count in (4, 3))
+        operands = *reals, self._pair(self._single), *places, steps, sizes
+        signature = self._index, *operands, self._result(self._single, 1)
+        return partial(self._compiled(depthwise.depthwise, signature), lanes)
 
     def _of_bytes(self, sizes: Sizes) -> OfBytes:
         self._jitable(dot_products.sum_of_bytes)

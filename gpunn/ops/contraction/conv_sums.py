@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -198,8 +199,11 @@ def _by_channel(window: Window, filter: Array, loops: Loops | None) -> Binding:
         channels = filter.shape[3]
         loop = DepthwiseLoop(loops.depthwise, window, filter[0], np.zeros(channels, np.float32), UNBOUNDED)
 
+        writing = lru_cache(loop.write)  # of a block, or of blocks that are alike
+
         def compiled(padded: Array, window: Window) -> Place:
-            return lambda out: loop(padded, window, out)
+            write = writing(window, padded.shape)
+            return lambda out: write(padded, out)
 
         return compiled
     return ChannelSums(filter[0], window).bind

@@ -5,9 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import numpy as np
+
+from gpunn import Model
 from gpunn.ops import compiled
-from gpunn.ops.compiled import channel_products, dot_products, gates, loops, real_products, rows
+from gpunn.ops.compiled import channel_products, depthwise, dot_products, gates, loops, real_products, rows
 from gpunn.ops.compiled.vectors import Sizes
+from gpunn.types import Array, float32
 
 PLAIN = compiled.Loops(
     loops.finish,
@@ -18,8 +22,29 @@ PLAIN = compiled.Loops(
     loops.pair_sums,
     partial(rows.lines, 2),
     rows.look_up,
-    loops.depthwise,
+    partial(depthwise.depthwise, 2),
     compiled.OfBytes(dot_products.dot_products, channel_products.channel_products, Sizes(2, 3)),
     compiled.OfReals(real_products.real_products, Sizes(2, 3)),
 )
 Case = tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]  # op, shape, filter, attributes
+OF_CHANNELS: list[Case] = [
+    ("depthwise_conv2d", (2, 5, 9, 3), (1, 3, 3, 3), {"padding": "same", "activation": "relu"}),
+    ("depthwise_conv2d", (1, 6, 7, 2), (1, 3, 3, 2), {"padding": "same", "stride": (2, 2)}),
+    ("depthwise_conv2d", (1, 5, 4, 3), (1, 3, 3, 3), {"padding": "same", "activation": "tanh"}),
+    ("depthwise_conv2d", (3, 40, 30, 128), (1, 3, 3, 128), {"padding": "same", "stride": (2, 1)}),  # blocks
+    ("depthwise_conv2d", (1, 6, 9, 2), (1, 2, 5, 2), {"dilation": (2, 2)}),
+    ("depthwise_conv2d", (1, 3, 2, 4), (1, 3, 4, 4), {"padding": ((5, 1), (4, 3)), "stride": (2, 1)}),
+    ("depthwise_conv2d", (1, 4, 5, 2), (1, 3, 3, 6), {"padding": "same"}),  # several channels of one
+    ("depthwise_conv2d", (1, 4, 3, 150), (1, 1, 3, 150), {"padding": "same"}),
+]
+
+
+def real_layer(case: Case, x: Array, filter: Array, bias: Array) -> Array:
+    """Compute a layer of reals as in many runs."""
+    op, _, _, attrs = case
+    model = Model(op)
+    constants = [model.constant("w", filter), model.constant("b", bias)]
+    model.output(*model.add(op, [model.input("x", float32(*x.shape)), *constants], attrs))
+    with np.errstate(all="ignore"):  # as in a run
+        (got,) = model.operations[0].prepared()([x, filter, bias])
+    return np.asarray(got)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpunn import Model
 from gpunn.ops import OPS, compiled
-from gpunn.types import float32
+from tests.ops.compiled.plain import Case, real_layer
+from tests.ops.harness import random
 
 EPS = 2.0**-23
 # Errors in eps of the result, or of 1 where it is less than 1 and the function gates x by a normal
@@ -53,13 +53,8 @@ def test_other_numbers_are_left_to_numpy(name: str, found: compiled.Loops) -> No
 
 
 def test_a_gate_follows_its_sums(found: compiled.Loops) -> None:
-    rng = np.random.default_rng(2)
-    operands = [rng.normal(0, 1, s).astype(np.float32) for s in ((1, 5, 4, 3), (1, 3, 3, 3), (3,))]
-    model = Model("layer")
-    constants = [model.constant(name, value) for name, value in zip("wb", operands[1:], strict=True)]
-    attrs = {"padding": "same", "activation": "silu"}
-    (y,) = model.add("depthwise_conv2d", [model.input("x", float32(1, 5, 4, 3)), *constants], attrs)
-    model.output(y)
-    (got,) = model.operations[0].prepared()(operands)
-    sums = OPS["depthwise_conv2d"].reference(*operands, padding="same")
+    x, w, b = random(3, 1, 5, 4, 3), random(1, 1, 3, 3, 3), random(2, 3)
+    plain: Case = ("depthwise_conv2d", x.shape, w.shape, {"padding": "same"})
+    gated: Case = ("depthwise_conv2d", x.shape, w.shape, {"padding": "same", "activation": "silu"})
+    sums, got = (real_layer(case, x, w, b) for case in (plain, gated))
     np.testing.assert_array_equal(got, OPS["silu"].reference(sums))

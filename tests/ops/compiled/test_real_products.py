@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpunn import Model
 from gpunn.ops import OPS, compiled
 from gpunn.ops.compiled import PRODUCT_THREADS, real_products
 from gpunn.ops.compiled.vectors import Sizes
-from gpunn.types import Array, float32
-from tests.ops.compiled.plain import PLAIN, Case
+from gpunn.types import Array
+from tests.ops.compiled.plain import OF_CHANNELS, PLAIN, Case, real_layer
 from tests.ops.harness import random
 
 OF_REALS: list[Case] = [
@@ -43,13 +42,15 @@ def alone() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("alone")
-@pytest.mark.parametrize("case", OF_REALS, ids=str)
+@pytest.mark.parametrize("case", [*OF_REALS, *OF_CHANNELS], ids=str)
 def test_sums_of_reals_have_an_error_of_one_rounding_for_each_term(case: Case, found: compiled.Loops) -> None:
     op, shape, filter, attrs = case
-    terms = filter[1] * filter[2] * filter[3] + 1
-    operands = [random(3, *shape), random(1, *filter), random(2, filter[0])]
+    channels, depth = (filter[3], 1) if op == "depthwise_conv2d" else (filter[0], filter[3])
+    terms = filter[1] * filter[2] * depth + 1
+    operands = [random(3, *shape), random(1, *filter), random(2, channels)]
     got = real_layer(case, *operands)
     plain = {k: v for k, v in attrs.items() if k != "activation"}
+    # In float64, for which there are no loops
     expected = OPS[op].reference(*(a.astype(np.float64) for a in operands), **plain)
     sizes = OPS[op].reference(*(np.abs(a).astype(np.float64) for a in operands), **plain)
     if "activation" in attrs:
@@ -110,14 +111,3 @@ def test_reals_are_multiplied_where_they_lie_on_one_thread(case: Case, threads: 
         real_layer(case, random(3, *shape), random(1, *filter), random(2, filter[0]))
     PRODUCT_THREADS.reset(token)
     assert bool(asked) == (threads == 1 and case not in NOT_OF_REALS)
-
-
-def real_layer(case: Case, x: Array, filter: Array, bias: Array) -> Array:
-    """Compute a layer of reals as in many runs."""
-    op, _, _, attrs = case
-    model = Model(op)
-    constants = [model.constant("w", filter), model.constant("b", bias)]
-    model.output(*model.add(op, [model.input("x", float32(*x.shape)), *constants], attrs))
-    with np.errstate(all="ignore"):  # as in a run
-        (got,) = model.operations[0].prepared()([x, filter, bias])
-    return np.asarray(got)
