@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gpunn.ops.call import Call
-from gpunn.ops.compiled import Loops, current
+from gpunn.ops.compiled import PRODUCT_THREADS, Loops, current
 from gpunn.ops.contraction.blocks import Sums, Terms
 from gpunn.ops.contraction.pieces import MOST_WEIGHTS, ROW, Piece, Write, bias_adder
+from gpunn.ops.contraction.threads_or_loop import threads_pay
 from gpunn.ops.elementwise.activation import activating
 from gpunn.ops.fixed_point.affine import CLAMPS
 from gpunn.ops.memory import LEAST_BYTES, empty
@@ -86,13 +87,14 @@ def bound(
     filter: Array,
     bias: Array | None,
     whole: Whole | None = None,
+    threads: bool = False,
 ) -> Callable[[Array], Array]:
     """Return a function of x for many runs of a call; `pieces` makes those of a filter.
 
     The function applies the activation of the call, too. whole: makes pieces of a compiled loop, which adds
-    the bias and clamps the results.
+    the bias and clamps the results. threads: those that `pieces` makes may use several threads.
     """
-    shape, dtype, write = call.y.shape, filter.dtype, _bound(call, pieces, filter, bias, whole)
+    shape, dtype, write = call.y.shape, filter.dtype, _bound(call, pieces, filter, bias, whole, threads)
     room = np.empty if math.prod(shape) * dtype.itemsize < LEAST_BYTES else empty  # begins sooner
 
     def compute(x: Array) -> Array:
@@ -109,20 +111,29 @@ def _bound(
     filter: Array,
     bias: Array | None,
     whole: Whole | None,
+    threads: bool,
 ) -> Write:
-    activation = call.attrs.get("activation")
-    ends, shape = clamp_ends(activation), call.y.shape
-    loops = current() if filter.dtype == np.float32 else None
-    if loops is not None:
-        numbers = np.zeros(shape[-1], np.float32) if bias is None else np.ascontiguousarray(bias)
-        made = None if whole is None else whole(loops, filter, numbers, ends or UNBOUNDED)
-        if made is not None:
-            left = activation if ends is None else None
-            return _writing(made, shape, partial(finisher, None, left, filter.dtype, shape[-1]))
-        if ends is not None:
-            compiled, clamp = loops.finish, ends
-            return _writing(pieces(filter), shape, lambda _: lambda part: compiled(part, numbers, *clamp))
-    return _writing(pieces(filter), shape, partial(finisher, bias, activation, filter.dtype, shape[-1]))
+    activation, shape = call.attrs.get("activation"), call.y.shape
+    ends, loops = clamp_ends(activation), current() if filter.dtype == np.float32 else None
+    plain = partial(finisher, bias, activation, filter.dtype, shape[-1])
+    if loops is None:
+        return _writing(pieces(filter), shape, plain)
+    numbers = np.zeros(shape[-1], np.float32) if bias is None else np.ascontiguousarray(bias)
+    made = None if whole is None else whole(loops, filter, numbers, ends or UNBOUNDED)
+    loop = None
+    if made is not None:
+        left = activation if ends is None else None
+        loop = _writing(made, shape, partial(finisher, None, left, filter.dtype, shape[-1]))
+        if not threads or PRODUCT_THREADS.get() == 1:
+            return loop
+    finish, clamp = loops.finish, ends or UNBOUNDED
+    clamped = plain if ends is None else lambda _: lambda part: finish(part, numbers, *clamp)
+    of_threads = _writing(pieces(filter), shape, clamped)
+    if loop is None:
+        return of_threads
+    attrs = (str(call.attrs[name]) for name in sorted(call.attrs))
+    key = call.x.shape, filter.shape, *attrs, PRODUCT_THREADS.get()
+    return of_threads if threads_pay(key, of_threads, loop, call.x.shape, shape) else loop
 
 
 def finisher(

@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from gpunn.ops.call import Call
-from gpunn.ops.compiled import PRODUCT_THREADS, Loops, OfReals
+from gpunn.ops.compiled import Loops, OfReals
 from gpunn.ops.compiled.tiles import packed
 from gpunn.ops.contraction.blocks import Place, Terms, pixels_at_once
 from gpunn.ops.contraction.pieces import MOST_WEIGHTS, Piece, ranges, window_pieces
@@ -65,11 +65,11 @@ def product_pieces(
 ) -> list[Piece] | None:
     """Return the results of a convolution with a filter [O, KH, KW, C] that is a constant, and a bias [O].
 
-    None where numpy multiplies on several threads, for groups, and for few pixels or many weights.
+    None for groups, and for few pixels or many weights.
     """
     loop, depth = loops.of_reals, filter.shape[3]
     pixels = math.prod(call.y.shape[:-1])
-    if loop is None or PRODUCT_THREADS.get() != 1 or not constants_only(call) or call.x.shape[-1] != depth:
+    if loop is None or not constants_only(call) or call.x.shape[-1] != depth:
         return None
     if pixels < loop.sizes.pixels or not 0 < filter.size <= MOST_WEIGHTS:
         return None

@@ -95,9 +95,9 @@ def test_what_is_infinite_or_undefined_reaches_only_the_sums_that_see_it(found: 
         np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("threads", [0, 1, 2])
+@pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("case", [*OF_REALS, *NOT_OF_REALS], ids=str)
-def test_reals_are_multiplied_where_they_lie_on_one_thread(case: Case, threads: int) -> None:
+def test_reals_are_multiplied_where_they_lie(case: Case) -> None:
     asked: list[Array] = []
 
     def products(x: Array, *operands: Any) -> None:
@@ -106,8 +106,6 @@ def test_reals_are_multiplied_where_they_lie_on_one_thread(case: Case, threads: 
 
     own = PLAIN._replace(of_reals=compiled.OfReals(products, Sizes(2, 3)))
     _, shape, filter, _ = case
-    token = PRODUCT_THREADS.set(threads)
     with compiled.in_use(own):
         real_layer(case, random(3, *shape), random(1, *filter), random(2, filter[0]))
-    PRODUCT_THREADS.reset(token)
-    assert bool(asked) == (threads == 1 and case not in NOT_OF_REALS)
+    assert bool(asked) == (case not in NOT_OF_REALS)
