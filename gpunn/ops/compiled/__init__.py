@@ -18,7 +18,16 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any, NamedTuple
 
-from gpunn.ops.compiled import channel_products, depthwise, dot_products, gates, loops, real_products, rows
+from gpunn.ops.compiled import (
+    channel_products,
+    depthwise,
+    dot_products,
+    gates,
+    loops,
+    real_products,
+    rows,
+    softmax,
+)
 from gpunn.ops.compiled.tiles import boxes, tile_code
 from gpunn.ops.compiled.vectors import OF_BYTES, OF_REALS, Sizes, teach_numba, vector_sizes
 
@@ -51,7 +60,7 @@ class Loops(NamedTuple):
 
     finish: Loop
     gated: Loop
-    hard_swish: Loop
+    softmax: Loop
     requantize: Loop
     floors: Loop
     pair_sums: Loop
@@ -108,7 +117,7 @@ class _Maker:
         return Loops(
             self._compiled(loops.finish, (result(single), given(single), single, single)),
             self._gated(lanes),
-            self._compiled(loops.hard_swish, (given(single), result(single, 1))),
+            self._softmax(lanes),
             self._compiled(loops.requantize, *((given(single, 2), *steps, result(s)) for s in stored)),
             self._compiled(
                 loops.floors,
@@ -132,6 +141,12 @@ class _Maker:
         teach_numba(gates.gated_vector, gates.gated_code, lanes)
         x, out = self._given(self._single), self._result(self._single, 1)
         return partial(self._compiled(gates.gated, (self._index, x, x, out)), lanes)
+
+    def _softmax(self, lanes: int) -> Loop:
+        teach_numba(softmax.softmax_row, softmax.softmax_code, lanes)
+        x, out = self._given(self._single, 2), self._result(self._single)
+        found: Loop = self._compiled(softmax.softmax, (x, self._single, out))
+        return found
 
     def _look_up(self) -> Loop:
         if rows.TABLES in self._features.split(","):

@@ -1,7 +1,7 @@
-"""Functions that an exponential gates, as a loop whose vectors have machine code of their own.
+"""Gates, as a loop whose vectors have machine code of their own.
 
-They are x / (1 + e^(x P(x^2))) and 1 / (1 + e^(x P(x^2))), with a polynomial P; gates.py and gaussian.py of
-gpunn.ops.elementwise say which functions these are.
+They are x / (1 + e^(x P(x^2))) and 1 / (1 + e^(x P(x^2))), with a polynomial P, and hard_swish; gates.py and
+gaussian.py of gpunn.ops.elementwise say which functions these are.
 
     e^t = 2^n (1 + r + r^2 Q(r)),   n the integer next to t / ln 2,   r = t - n ln 2
 
@@ -25,22 +25,24 @@ _LEAST, _MOST = -87.0, 88.0  # of t, so that 2^n is a normal number
 _FEW_BITS = 355 / 512  # near ln 2; multiplied with n it is exact
 _ROUNDING = 1.5 * 2**23  # a sum with it has no digits behind the point, and n in its last bits
 _FRACTION = 23  # bits of float32
+_OF_X, _OF_ONE, _HARD = range(3)  # kinds of functions: of x / (...), of 1 / (...), and hard_swish
 _FORM = 3  # numbers of a form before the coefficients of P
+HARD = np.array((_HARD, -3, 3, 6), np.float32)  # the form of hard_swish: x (x + 3) / 6, from -3 and up to 3
 
 
 def form_of(
-    coefficients: Sequence[float], least: float = _LEAST, most: float = math.inf, counter: float = 0
+    coefficients: Sequence[float], least: float = _LEAST, most: float = math.inf, of_one: bool = False
 ) -> Array:
-    """Return the numbers of a function.
+    """Return the form of a function for gated().
 
     coefficients: of P, the lowest first. least: what stands for a lower x. most: what stands for a greater
-    x^2. counter: 1 for 1 / (...), 0 for x / (...).
+    x^2. of_one: it is 1 / (...), not x / (...).
     """
-    return np.array((counter, least, most, *coefficients), np.float32)
+    return np.array((_OF_ONE if of_one else _OF_X, least, most, *coefficients), np.float32)
 
 
 def gated(lanes: int, x: Array, form: Array, out: Array) -> None:
-    """Write functions of float32 x; both are flat, and may be the same. form: of form_of()."""
+    """Write functions of float32 x; both are flat, and may be the same. form: of form_of(), or HARD."""
     whole = len(x) // lanes * lanes
     for k in range(0, whole, lanes):
         gated_vector(x, form, (k, lanes), out)
@@ -57,11 +59,14 @@ def gated_vector(x: Array, form: Array, place: tuple[int, int], out: Array) -> N
     first, count = place
     part = slice(first, first + count)
     above = np.maximum(x[part], form[1])
+    if form[0] == _HARD:
+        out[part] = above * ((np.minimum(above, form[2]) + form[2]) / form[3])
+        return
     squares = np.minimum(above * above, form[2])
     *others, factor = form[_FORM:]
     for coefficient in reversed(others):
         factor = factor * squares + coefficient
-    out[part] = np.where(form[0] != 0, np.float32(1), above) / (1 + np.exp(above * factor))
+    out[part] = np.where(form[0] == _OF_ONE, np.float32(1), above) / (1 + np.exp(above * factor))
 
 
 def gated_code(code: Code, operands: Sequence[Any]) -> None:
@@ -69,23 +74,32 @@ def gated_code(code: Code, operands: Sequence[Any]) -> None:
     x, form, (first, _), out = operands
     of = code.builder
     kind = code.of(x.data.type.pointee)
-    one, zero = kind([1.0] * code.lanes), kind(None)
+    one, target = kind([1.0] * code.lanes), of.gep(out.data, [first])
 
     def number(place: Any) -> Any:
-        return code.splat(of.load(of.gep(form.data, [place])))
+        return of.load(of.gep(form.data, [place]))
 
-    counter, least, most = (number(code.index(k)) for k in range(_FORM))
+    def is_kind(known: int) -> Any:
+        return of.fcmp_ordered("==", number(code.index(0)), form.data.type.pointee(known))
+
+    least, most = (code.splat(number(code.index(k))) for k in (1, 2))
     above = code.bounded("<", code.load(of.gep(x.data, [first]), kind), least)
-    square = code.bounded(">", of.fmul(above, above), most)
-    last = of.sub(of.extract_value(form.shape, 0), code.index(1))
-    sum = code.utils.alloca_once(of, kind)
-    of.store(number(last), sum)
-    with code.utils.for_range(of, of.sub(last, code.index(_FORM))) as step:
-        before = number(of.sub(of.sub(last, step.index), code.index(1)))
-        of.store(code.times_plus(of.load(sum), square, before), sum)
-    below = of.fadd(one, exponential(code, of.fmul(above, of.load(sum))))
-    over = of.select(of.fcmp_ordered("!=", counter, zero), one, above)
-    code.store(of.fdiv(over, below), of.gep(out.data, [first]))
+    with of.if_else(is_kind(_HARD)) as (hard, by_exponential):
+        with hard:
+            gate = of.fadd(code.bounded(">", above, most), most)
+            gate = of.fdiv(gate, code.splat(number(code.index(_FORM))))
+            code.store(of.fmul(above, gate), target)
+        with by_exponential:
+            square = code.bounded(">", of.fmul(above, above), most)
+            last = of.sub(of.extract_value(form.shape, 0), code.index(1))
+            sum = code.utils.alloca_once(of, kind)
+            of.store(code.splat(number(last)), sum)
+            with code.utils.for_range(of, of.sub(last, code.index(_FORM))) as step:
+                before = code.splat(number(of.sub(of.sub(last, step.index), code.index(1))))
+                of.store(code.times_plus(of.load(sum), square, before), sum)
+            below = of.fadd(one, exponential(code, of.fmul(above, of.load(sum))))
+            over = of.select(is_kind(_OF_ONE), one, above)
+            code.store(of.fdiv(over, below), target)
 
 
 def exponential(code: Code, t: Any) -> Any:

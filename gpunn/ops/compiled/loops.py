@@ -64,15 +64,6 @@ def floors(
             to[k] = np.int32(high if t > high else t) - offset
 
 
-def hard_swish(x: Array, out: Array) -> None:
-    """Write x (x + 3) / 6, with this quotient between 0 and 1, of float32 x; both are flat, or the same."""
-    least, most, six = np.float32(-3), np.float32(3), np.float32(6)
-    for k in range(len(x)):
-        above = least if x[k] < least else x[k]
-        gate = most if above > most else above
-        out[k] = above * ((gate + most) / six)
-
-
 def pair_sums(
     a: Array,
     b: Array,

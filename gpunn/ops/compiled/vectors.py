@@ -168,6 +168,32 @@ class Code:
         """Return a vector with a bound in the place of what lies beyond it: below ("<") or above (">")."""
         return self.builder.select(self.builder.fcmp_ordered(beyond, numbers, bound), bound, numbers)
 
+    def reduced(self, combine: Callable[[Any, Any], Any], numbers: Any) -> Any:
+        """Return what combining all numbers of a vector by halves gives; their count is a power of 2."""
+        of, count, word = self.builder, self.lanes, self._ir.IntType(32)
+        while count > 1:
+            count //= 2
+            places = [count + k if k < count else k for k in range(self.lanes)]
+            other = of.shuffle_vector(numbers, numbers, self._ir.Constant(self.of(word), places))
+            numbers = combine(numbers, other)
+        return of.extract_element(numbers, word(0))
+
+    def last_lanes(self, count: Any) -> Any:
+        """Return which lanes are the last ones, so many."""
+        places = self._ir.Constant(self.vector, list(range(self.lanes, 0, -1)))
+        return self.builder.icmp_signed(
+            "<=", places, self.splat(self.builder.trunc(count, self.vector.element))
+        )
+
+    def load_part(self, place: Any, count: Any, fill: Any) -> Any:
+        """Return a vector whose first numbers are at a place, fewer than all; the others are as in `fill`."""
+        builder, memory = self.builder, self.utils.alloca_once(self.builder, fill.type)
+        builder.store(fill, memory)
+        parts = builder.bitcast(memory, place.type)
+        with self.utils.for_range(builder, count) as lanes:
+            builder.store(builder.load(builder.gep(place, [lanes.index])), builder.gep(parts, [lanes.index]))
+        return builder.load(memory)
+
     def store(self, numbers: Any, place: Any) -> None:
         """Store a vector."""
         self.builder.store(numbers, self.builder.bitcast(place, numbers.type.as_pointer()), align=1)

@@ -37,6 +37,7 @@ from gpunn.ops.contraction.integer_product import MakeProduct, check_types, inte
 from gpunn.ops.contraction.pieces import filter_matrix
 from gpunn.ops.contraction.prepared import clamp_ends, constants_only, finisher, matrix_of, prepared
 from gpunn.ops.contraction.product_kernel import product_kernels
+from gpunn.ops.contraction.product_loop import bound_rows
 from gpunn.ops.contraction.product_rescaling import Rounding
 from gpunn.ops.contraction.register_product import products
 from gpunn.ops.contraction.shared_operands import Product, matrix_product, step_library, step_pitch
@@ -181,6 +182,9 @@ def _by_pixel(shape: Shape, factor: Array) -> Array | None:
 
 
 def _bind_fully_connected(call: Call, filter: Array, bias: Array | None = None) -> Callable[[Array], Array]:
+    in_tiles = bound_rows(call, filter, bias)
+    if in_tiles is not None:
+        return in_tiles
     shape, (channels, depth) = call.y.shape, call.input(1).shape
     rows = math.prod(shape[:-1])
     in_rows, as_rows = call.x.shape == (rows, depth), shape == (rows, channels)

@@ -6,17 +6,19 @@ It multiplies numbers where they lie in the image, and adds the bias and clamps 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
 from gpunn.ops.call import Call
-from gpunn.ops.compiled import Loops, OfReals
+from gpunn.ops.compiled import Loops, OfReals, current
 from gpunn.ops.compiled.tiles import packed
 from gpunn.ops.contraction.blocks import Place, Terms, pixels_at_once
-from gpunn.ops.contraction.pieces import MOST_WEIGHTS, Piece, ranges, window_pieces
-from gpunn.ops.contraction.prepared import Ends, constants_only
+from gpunn.ops.contraction.pieces import MOST_WEIGHTS, Piece, point_pieces, ranges, window_pieces
+from gpunn.ops.contraction.prepared import Ends, bound, constants_only
 from gpunn.ops.contraction.tile_places import Places, places_of, seen_by
-from gpunn.ops.kernels.window import Window
+from gpunn.ops.kernels.window import Window, resolve
 from gpunn.ops.memory import aligned
 from gpunn.types import Array, Shape
 
@@ -67,13 +69,33 @@ def product_pieces(
 
     None for groups, and for few pixels or many weights.
     """
-    loop, depth = loops.of_reals, filter.shape[3]
-    pixels = math.prod(call.y.shape[:-1])
-    if loop is None or not constants_only(call) or call.x.shape[-1] != depth:
-        return None
-    if pixels < loop.sizes.pixels or not 0 < filter.size <= MOST_WEIGHTS:
+    loop = _loop_for(call, loops, filter, math.prod(call.y.shape[:-1]))
+    if loop is None or call.x.shape[-1] != filter.shape[3]:
         return None
     product = ProductLoop(loop, filter, bias, ends, row_is_cell=window.dilation[1] == 1)
-    return product.pieces(
-        window, call.x.shape, pixels_at_once(max(depth * math.prod(window.stride), len(filter)))
-    )
+    at_once = pixels_at_once(max(filter.shape[3] * math.prod(window.stride), len(filter)))
+    return product.pieces(window, call.x.shape, at_once)
+
+
+def bound_rows(call: Call, filter: Array, bias: Array | None) -> Callable[[Array], Array] | None:
+    """Return a fully connected layer with a filter [O, C] as a function of x; None without a loop."""
+    (channels, depth), rows, loops = filter.shape, math.prod(call.y.shape[:-1]), current()
+    loop = None if loops is None else _loop_for(call, loops, filter, rows)
+    if loop is None:
+        return None
+    window = resolve((rows, 1), (1, 1), (1, 1), (1, 1), "valid")
+
+    def in_tiles(_: Loops, filter: Array, bias: Array, ends: Ends) -> list[Piece]:
+        product = ProductLoop(loop, filter[:, None, None], bias, ends, row_is_cell=True)
+        return product.pieces(window, (1, rows, 1, depth), pixels_at_once(max(depth, channels)))
+
+    pieces = partial(point_pieces, pixels=rows, seen=None, constant=True)
+    return bound(call, pieces, filter, bias, in_tiles, threads=True)
+
+
+def _loop_for(call: Call, loops: Loops, filter: Array, pixels: int) -> OfReals | None:
+    """Return the loop for a constant filter of reals; None for others, few pixels or many weights."""
+    loop = loops.of_reals
+    if loop is None or filter.dtype != np.float32 or not constants_only(call):
+        return None
+    return loop if pixels >= loop.sizes.pixels and 0 < filter.size <= MOST_WEIGHTS else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from gpunn.ops.compiled import current
-from gpunn.ops.compiled.gates import form_of
+from gpunn.ops.compiled.gates import HARD, form_of
 from gpunn.ops.memory import by_blocks
 from gpunn.types import Array
 
@@ -17,7 +17,7 @@ from gpunn.types import Array
 # numbers with weights might be subnormal, and a CPU computes with subnormal numbers slowly.
 LEAST = -50.0
 
-_LOGISTIC = form_of((-1,), counter=1)
+_LOGISTIC = form_of((-1,), of_one=True)
 _SILU = form_of((-1,), least=LEAST)
 
 
@@ -72,9 +72,7 @@ def hard_swish(x: Array) -> Array:
 
 def write_hard_swish(x: Array, out: Array) -> None:
     """Write hard_swish(x)."""
-    loops = current()
-    if loops is not None and _suits(x, out):
-        loops.hard_swish(x.reshape(-1), out.reshape(-1))
+    if by_loop(x, HARD, out):
         return
     above = np.maximum(x, x.dtype.type(-3))  # so that -inf becomes no NaN
     gate = np.minimum(above, x.dtype.type(3))
@@ -85,13 +83,8 @@ def write_hard_swish(x: Array, out: Array) -> None:
 
 def by_loop(x: Array, form: Array, out: Array) -> bool:
     """Write a function of a form of gpunn.ops.compiled.gates by a loop; return False where there is none."""
-    loops = current()
-    if loops is None or not _suits(x, out):
+    loops, dense = current(), x.flags.c_contiguous and out.flags.c_contiguous
+    if loops is None or x.dtype != np.float32 or not dense:
         return False
     loops.gated(x.reshape(-1), form, out.reshape(-1))
     return True
-
-
-def _suits(x: Array, out: Array) -> bool:
-    """Tell whether a loop takes these."""
-    return x.dtype == np.float32 and x.flags.c_contiguous and out.flags.c_contiguous

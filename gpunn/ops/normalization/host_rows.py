@@ -16,9 +16,10 @@ import numpy as np
 
 from gpunn.kernel import ceil_div
 from gpunn.ops.call import Call
+from gpunn.ops.compiled import current
 from gpunn.ops.memory import BLOCK, empty
 from gpunn.ops.normalization.moments import Groups
-from gpunn.types import Array
+from gpunn.types import Array, DType
 
 # exp() of numbers up to HIGHEST is finite, and so are sums of MOST such terms. Beside a sum of LEAST, as many
 # terms that are too small for float32 do not count. So it is with squares, in sums from LEAST to LARGEST.
@@ -32,6 +33,7 @@ MOST = 1 << 24
 LOWEST = -87  # exp() of less is subnormal, with which a CPU's arithmetic takes up to a hundred times as long
 NOTHING = np.float32(1e-28)  # beside LEAST, and so is a number that rounds away beside this one
 WIDE = 512  # elements in a line, of which numpy takes no longer for each than in longer ones
+SHORTEST = 16  # elements of a row that is worth a row of a compiled loop, where there are many
 FEW = 8  # rows, whose maxima take less time than what is around another call of numpy's
 
 Meaning = Callable[..., Array]
@@ -45,10 +47,21 @@ _LOWEST: Any = np.minimum.reduce
 def prepare_softmax(call: Call) -> Callable[[Array], Array]:
     """Return softmax of a call as a function of dense x."""
     axis, beta, dtype = call["axis"], np.asarray(call["beta"], call.x.dtype.numpy), call.x.dtype.numpy
-    shape = call.x.shape
-    if not _of_rows(call) or math.prod(shape[:-1]) <= FEW:
-        return lambda x: _relative(x, empty(shape, dtype), axis, beta)
-    return partial(_in_blocks, partial(_write_softmax, beta))
+    shape, in_rows = call.x.shape, _of_rows(call)
+    few = math.prod(shape[:-1]) <= FEW
+    loop = in_rows and call.x.dtype is DType.FLOAT32 and (few or shape[-1] >= SHORTEST)
+
+    def compute(x: Array) -> Array:
+        loops = current() if loop else None
+        if loops is not None:
+            result = empty(shape, dtype)
+            loops.softmax(x.reshape(-1, shape[-1]), beta[()], result.reshape(-1, shape[-1]))
+            return result
+        if not in_rows or few:
+            return _relative(x, empty(shape, dtype), axis, beta)
+        return _in_blocks(partial(_write_softmax, beta), x)
+
+    return compute
 
 
 def prepare_log_softmax(meaning: Meaning, call: Call) -> Callable[[Array], Array] | None:

@@ -9,14 +9,23 @@ import numpy as np
 
 from gpunn import Model
 from gpunn.ops import compiled
-from gpunn.ops.compiled import channel_products, depthwise, dot_products, gates, loops, real_products, rows
+from gpunn.ops.compiled import (
+    channel_products,
+    depthwise,
+    dot_products,
+    gates,
+    loops,
+    real_products,
+    rows,
+    softmax,
+)
 from gpunn.ops.compiled.vectors import Sizes
 from gpunn.types import Array, float32
 
 PLAIN = compiled.Loops(
     loops.finish,
     partial(gates.gated, 2),
-    loops.hard_swish,
+    softmax.softmax,
     loops.requantize,
     loops.floors,
     loops.pair_sums,

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gpunn.ops import OPS, compiled
+from gpunn.ops.elementwise.activation import activate
 from tests.ops.compiled.plain import Case, real_layer
 from tests.ops.harness import random
 
@@ -40,6 +41,15 @@ def test_they_are_defined_everywhere(name: str, found: compiled.Loops) -> None:
 def test_results_do_not_depend_on_their_place(name: str, count: int, found: compiled.Loops) -> None:
     x = np.random.default_rng(1).normal(0, 2, 33).astype(np.float32)
     np.testing.assert_array_equal(OPS[name].reference(x[:count]), OPS[name].reference(x)[:count])
+
+
+@pytest.mark.parametrize("name", ["logistic", "silu", "hard_swish"])
+def test_activations_have_the_same_bits_in_place(name: str, found: compiled.Loops) -> None:
+    x = np.random.default_rng(1).normal(0, 2, 33).astype(np.float32)
+    expected = OPS[name].reference(x)
+    got = activate(x, name)
+    assert got is x
+    np.testing.assert_array_equal(got, expected)
 
 
 @pytest.mark.parametrize("name", BOUNDS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,11 +25,14 @@ OF_REALS: list[Case] = [
     ("conv2d", (1, 7, 9, 4), (9, 3, 2, 4), {"padding": ((3, 2), (1, 4)), "stride": (2, 3)}),
     ("conv2d", (1, 5, 6, 4), (6, 3, 3, 4), {"activation": "tanh"}),  # no clamp
     ("conv2d", (1, 12, 1, 1), (33, 5, 1, 1), {"padding": "same"}),
+    ("fully_connected", (31, 13), (5, 13), {"activation": "relu6"}),
+    ("fully_connected", (4, 3, 26), (70, 26), {"activation": "tanh"}),
     ("conv2d", (1, 9, 16, 40), (5, 5, 5, 40), {"padding": "same"}),  # several blocks
 ]
 NOT_OF_REALS: list[Case] = [
     ("conv2d", (0, 5, 4, 2), (6, 3, 3, 2), {}),
     ("conv2d", (1, 1, 2, 2), (6, 1, 1, 2), {}),  # fewer pixels than in a tile
+    ("fully_connected", (1, 13), (5, 13), {}),
     ("conv2d", (1, 5, 4, 4), (6, 3, 3, 2), {}),  # two groups
 ]
 
@@ -45,8 +49,8 @@ def alone() -> Iterator[None]:
 @pytest.mark.parametrize("case", [*OF_REALS, *OF_CHANNELS], ids=str)
 def test_sums_of_reals_have_an_error_of_one_rounding_for_each_term(case: Case, found: compiled.Loops) -> None:
     op, shape, filter, attrs = case
-    channels, depth = (filter[3], 1) if op == "depthwise_conv2d" else (filter[0], filter[3])
-    terms = filter[1] * filter[2] * depth + 1
+    channels = filter[3] if op == "depthwise_conv2d" else filter[0]
+    terms = math.prod(filter) // channels + 1
     operands = [random(3, *shape), random(1, *filter), random(2, channels)]
     got = real_layer(case, *operands)
     plain = {k: v for k, v in attrs.items() if k != "activation"}
