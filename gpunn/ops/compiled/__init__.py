@@ -1,8 +1,8 @@
 """Loops as machine code, by numba (extra `fast-cpu`), for runs that shall stay fast.
 
-The references never use them: they are for programs of the CPU backend, after use(). numba keeps what it
-compiles beside the modules of the loops, or in its cache folder of the user; the first time takes some
-seconds, later ones some tenths.
+They are for programs of the CPU backend, after use(); a reference that is asked elsewhere computes by numpy
+alone. numba keeps what it compiles beside the modules of the loops, or in its cache folder of the user; the
+first time takes some seconds, later ones some tenths.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class OfReals(NamedTuple):
 
 
 class Loops(NamedTuple):
-    """The functions of loops.py, compiled for float32 and for stored integers of 8 bits, and those of tiles.
+    """The loops of this package, compiled for float32 and for stored integers of 8 bits.
 
     of_bytes, of_reals: None where the CPU has no instructions for them.
     """
@@ -231,7 +231,6 @@ def named(function: Loop) -> Loop:
 
 
 _CURRENT: ContextVar[Loops | None] = ContextVar("loops", default=None)
-
 
 # How many threads numpy's products of an operation use; 0 if that is not known
 PRODUCT_THREADS: ContextVar[int] = ContextVar("product_threads", default=0)
