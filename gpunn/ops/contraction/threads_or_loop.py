@@ -27,9 +27,10 @@ def threads_pay(key: Hashable, threads: Write, loop: Write, shape: Shape, result
     if chosen is None:
         try:
             of_threads, of_loop = _times((threads, loop), shape, results)
+            quicker = _GAIN * of_threads < of_loop
         except MemoryError:  # the layer itself has enough
-            return True
-        chosen = _CHOSEN.setdefault(key, _GAIN * of_threads < of_loop)
+            quicker = True
+        chosen = _CHOSEN.setdefault(key, quicker)
     return chosen
 
 

@@ -40,3 +40,4 @@ def test_without_memory_to_measure_numpy_computes(monkeypatch: pytest.MonkeyPatc
         raise MemoryError
 
     assert threads_or_loop.threads_pay("key", fail, fail, (1,), (1,))
+    assert threads_or_loop.threads_pay("key", lambda *_: time.sleep(0.01), lambda *_: None, (1,), (1,))
