@@ -24,6 +24,7 @@ from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.graph.prepared import PreparedGraph, Step, Values
 from gpunn.kernel import Kernel
+from gpunn.ops.check import FLOATS
 from gpunn.ops.compiled import PRODUCT_THREADS, Loops, use
 from gpunn.ops.control import while_loop
 from gpunn.ops.memory import Memory, ShortBuffers
@@ -184,6 +185,21 @@ def _dense(state: Mapping[Operand, Array]) -> dict[Operand, Array]:
     return {variable: np.asarray(value, order="C") for variable, value in state.items()}
 
 
+def computed_types(plan: Plan) -> tuple[bool, bool]:
+    """Tell whether the runs of a plan compute real numbers, and whether they compute stored integers."""
+    reals = integers = False
+    for operation in _with_hosted(plan.model.operations):
+        if operation.integer:
+            integers = True
+        elif not operation.definition.raw:
+            reals = reals or (_is_real(operation.inputs) and _is_real(operation.outputs))
+    return reals, integers
+
+
+def _is_real(operands: Iterable[Operand | None]) -> bool:
+    return any(operand is not None and operand.type.dtype in FLOATS for operand in operands)
+
+
 class CpuProgram:
     """A program that runs a plan operation by operation in numpy, one run at a time.
 
@@ -206,7 +222,7 @@ class CpuProgram:
         self._initial = dict(plan.model.variables)
         self._state = _dense(self._initial)
         self._memory = Memory()
-        integers = any(o.integer for o in _with_hosted(plan.model.operations))
+        _, integers = computed_types(plan)
         self._buffers: AbstractContextManager[object] = ShortBuffers() if integers else nullcontext()
         self._loops = loops
         self._lock = fork.lock()  # of a run

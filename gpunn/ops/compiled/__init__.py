@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -52,51 +52,65 @@ class OfReals(NamedTuple):
     sizes: Sizes
 
 
-class Loops(NamedTuple):
-    """The loops of this package, compiled for float32 and for stored integers of 8 bits.
-
-    of_bytes, of_reals: None where the CPU has no instructions for them.
-    """
+class RealLoops(NamedTuple):
+    """The loops for float32; of_tiles: None where the CPU has no instructions for them."""
 
     finish: Loop
     gated: Loop
     softmax: Loop
+    depthwise: Loop
+    of_tiles: OfReals | None
+
+
+class IntegerLoops(NamedTuple):
+    """The loops for stored integers of 8 bits; of_bytes: None where the CPU has no instructions for them."""
+
     requantize: Loop
     floors: Loop
     pair_sums: Loop
     lines: Loop
     look_up: Loop
-    depthwise: Loop
+    depthwise: Loop  # of sums in float32
     of_bytes: OfBytes | None
-    of_reals: OfReals | None
+
+
+class Loops(NamedTuple):
+    """The loops of this package that a program uses; None for those of a type that it does not have."""
+
+    reals: RealLoops | None
+    integers: IntegerLoops | None
 
 
 @cache
-def load() -> Loops | None:
-    """Compile the loops, or load what has been compiled; None if numba is not installed.
+def load(reals: bool = True, integers: bool = True) -> Loops | None:
+    """Compile the loops for these types, or load what has been compiled; None if numba is not installed.
 
     Warns, and returns None, if numba is installed but does not go with what else is, or with the loops.
     """
-    if importlib.util.find_spec("numba") is None:
+    if not (reals or integers) or importlib.util.find_spec("numba") is None:
         return None
     try:
-        import numba
-        from numba.core.registry import cpu_target
+        found = maker()
+        return Loops(found.reals if reals else None, found.integers if integers else None)
     except ImportError as error:  # numba refuses versions of numpy that it does not know
-        warnings.warn(f"numba cannot be used, so loops run in numpy: {error}", RuntimeWarning, stacklevel=2)
-        return None
-
-    try:
-        *_, features = cpu_target.target_context.codegen().magic_tuple()  # those that numba compiles for
-        return _Maker(numba, features).loops()
+        reason = f"numba cannot be used, so loops run in numpy: {error}"
     except Exception as error:  # another version of numba or LLVM than those that are known
-        warnings.warn(
-            f"numba cannot compile loops, so numpy runs them: {error}", RuntimeWarning, stacklevel=2
-        )
-        return None
+        reason = f"numba cannot compile loops, so numpy runs them: {error}"
+    warnings.warn(reason, RuntimeWarning, stacklevel=2)
+    return None
 
 
-class _Maker:
+@cache
+def maker() -> Maker:
+    """Return what makes the loops for this CPU. Raises ImportError if numba cannot be used."""
+    import numba
+    from numba.core.registry import cpu_target
+
+    *_, features = cpu_target.target_context.codegen().magic_tuple()  # those that numba compiles for
+    return Maker(numba, features)
+
+
+class Maker:
     """The loops for a CPU with these features, as LLVM lists them."""
 
     def __init__(self, numba: Any, features: str) -> None:
@@ -104,46 +118,51 @@ class _Maker:
         self._jitable = numba.extending.register_jitable
         self._stored = numba.types.int8, numba.types.uint8
         self._single, self._double, self._index = numba.types.float32, numba.types.float64, numba.types.int64
+        self._of_bytes, self._of_reals = (vector_sizes(features, sizes) for sizes in (OF_BYTES, OF_REALS))
+        self._lanes = rows.LANES if self._of_reals is None else self._of_reals.lanes
+        self._jitable(boxes)
 
-    def loops(self) -> Loops:
-        """Compile all loops, or load them."""
+    @cached_property
+    def reals(self) -> RealLoops:
+        """Compile the loops for float32, or load them."""
+        single = self._single
+        finish = self._compiled(loops.finish, (self._result(single), self._given(single), single, single))
+        return RealLoops(finish, self._gated(), self._softmax(), self._depthwise, self.of_tiles)
+
+    @cached_property
+    def integers(self) -> IntegerLoops:
+        """Compile the loops for stored integers, or load them."""
         single, double, index, stored = self._single, self._double, self._index, self._stored
         given, result, pair, line = self._given, self._result, self._pair, self._line
         steps = (*(given(index) for _ in range(5)), self._types.UniTuple(index, 3))
         added = self._types.UniTuple(single, 3), pair(single), index
-        of_bytes, of_reals = (vector_sizes(self._features, sizes) for sizes in (OF_BYTES, OF_REALS))
-        self._jitable(boxes)
-        lanes = rows.LANES if of_reals is None else of_reals.lanes
-        return Loops(
-            self._compiled(loops.finish, (result(single), given(single), single, single)),
-            self._gated(lanes),
-            self._softmax(lanes),
+        return IntegerLoops(
             self._compiled(loops.requantize, *((given(single, 2), *steps, result(s)) for s in stored)),
             self._compiled(
                 loops.floors,
                 *((given(single, 2), *line(r), result(s)) for r in (double, single) for s in stored),
             ),
             self._compiled(loops.pair_sums, *((given(s), given(s), *added, result(s, 1)) for s in stored)),
-            self._lines(rows.LANES if of_bytes is None else of_bytes.lanes),
+            self._lines(),
             self._look_up(),
-            self._depthwise(lanes),
-            None if of_bytes is None else self._of_bytes(of_bytes),
-            None if of_reals is None else self._of_reals(of_reals),
+            self._depthwise,
+            self.of_bytes,
         )
 
-    def _lines(self, lanes: int) -> Loop:
+    def _lines(self) -> Loop:
+        lanes = rows.LANES if self._of_bytes is None else self._of_bytes.lanes
         teach_numba(rows.lines_of_vector, rows.lines_code, lanes)
         byte, single = self._types.uint8, self._single
         operands = self._given(byte, 2), self._given(single, 2), self._pair(single), self._index
         return partial(self._compiled(rows.lines, (self._index, *operands, self._result(byte))), lanes)
 
-    def _gated(self, lanes: int) -> Loop:
-        teach_numba(gates.gated_vector, gates.gated_code, lanes)
+    def _gated(self) -> Loop:
+        teach_numba(gates.gated_vector, gates.gated_code, self._lanes)
         x, out = self._given(self._single), self._result(self._single, 1)
-        return partial(self._compiled(gates.gated, (self._index, x, x, out)), lanes)
+        return partial(self._compiled(gates.gated, (self._index, x, x, out)), self._lanes)
 
-    def _softmax(self, lanes: int) -> Loop:
-        teach_numba(softmax.softmax_row, softmax.softmax_code, lanes)
+    def _softmax(self) -> Loop:
+        teach_numba(softmax.softmax_row, softmax.softmax_code, self._lanes)
         x, out = self._given(self._single, 2), self._result(self._single)
         found: Loop = self._compiled(softmax.softmax, (x, self._single, out))
         return found
@@ -159,16 +178,22 @@ class _Maker:
         )
         return found
 
-    def _depthwise(self, lanes: int) -> Loop:
+    @cached_property
+    def _depthwise(self) -> Loop:
         self._jitable(depthwise.single_sums)
-        teach_numba(depthwise.vector_sums, depthwise.vector_sums_code, lanes)
+        teach_numba(depthwise.vector_sums, depthwise.vector_sums_code, self._lanes)
         reals, places = (self._given(self._single),) * 3, (self._given(self._index, 2),) * 2
         steps, sizes = (self._types.UniTuple(self._index, count) for count in (4, 3))
         operands = *reals, self._pair(self._single), *places, steps, sizes
         signature = self._index, *operands, self._result(self._single, 1)
-        return partial(self._compiled(depthwise.depthwise, signature), lanes)
+        return partial(self._compiled(depthwise.depthwise, signature), self._lanes)
 
-    def _of_bytes(self, sizes: Sizes) -> OfBytes:
+    @cached_property
+    def of_bytes(self) -> OfBytes | None:
+        """Compile the loops over bytes, or load them; None where the CPU has no instructions for them."""
+        sizes = self._of_bytes
+        if sizes is None:
+            return None
         self._jitable(dot_products.sum_of_bytes)
         of_box = tile_code(sizes.pixels, dot_products.ByteArithmetic)
         teach_numba(dot_products.tiles_of_bytes, of_box, sizes.lanes)
@@ -189,7 +214,12 @@ class _Maker:
             sizes,
         )
 
-    def _of_reals(self, sizes: Sizes) -> OfReals:
+    @cached_property
+    def of_tiles(self) -> OfReals | None:
+        """Compile the loop of products of float32, or load it; None where the CPU has no instructions."""
+        sizes = self._of_reals
+        if sizes is None:
+            return None
         of_box = tile_code(sizes.pixels, real_products.RealArithmetic)
         teach_numba(real_products.tiles_of_reals, of_box, sizes.lanes)
         single, words = self._given(self._single), self._given(self._index)
@@ -236,9 +266,22 @@ _CURRENT: ContextVar[Loops | None] = ContextVar("loops", default=None)
 PRODUCT_THREADS: ContextVar[int] = ContextVar("product_threads", default=0)
 
 
-def current() -> Loops | None:
-    """Return the loops that a run shall use; None for numpy."""
-    return _CURRENT.get()
+def real_loops() -> RealLoops | None:
+    """Return the loops for float32 that a run shall use; None for numpy."""
+    loops = _CURRENT.get()
+    return None if loops is None else loops.reals
+
+
+def integer_loops() -> IntegerLoops | None:
+    """Return the loops for stored integers that a run shall use; None for numpy."""
+    loops = _CURRENT.get()
+    return None if loops is None else loops.integers
+
+
+def depthwise_loop() -> Loop | None:
+    """Return the loop of depthwise convolutions that a run shall use, in either type; None for numpy."""
+    loops = integer_loops() or real_loops()
+    return None if loops is None else loops.depthwise
 
 
 def use(loops: Loops | None) -> None:

@@ -49,9 +49,11 @@ def gated(lanes: int, x: Array, form: Array, out: Array) -> None:
     left = len(x) - whole
     if left:
         rest = np.zeros(lanes, np.float32)
-        rest[:left] = x[whole:]
+        for k in range(left):
+            rest[k] = x[whole + k]
         gated_vector(rest, form, (0, lanes), rest)
-        out[whole:] = rest[:left]
+        for k in range(left):
+            out[whole + k] = rest[k]
 
 
 def gated_vector(x: Array, form: Array, place: tuple[int, int], out: Array) -> None:

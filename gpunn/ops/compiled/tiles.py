@@ -162,14 +162,13 @@ def _write_tile(
                 for k in range(vectors):
                     sum = sums[row, k]
                     of.store(arithmetic.add(of.load(sum), everywhere, loaded[k]), sum)
-    left = of.sub(channels, channel)
     finish = [arithmetic.finish(k) for k in range(vectors)]
-    with of.if_else(of.icmp_signed(">=", left, code.index(vectors * lanes))) as (whole, rest):
-        for way in (whole, rest):
-            with way:
-                for (row, k), sum in sums.items():
-                    target, numbers = code.behind(lines[row], k * lanes), finish[k](of.load(sum))
-                    if way is whole:
-                        code.store(numbers, target)
-                    else:
-                        code.store_part(numbers, target, of.sub(left, code.index(k * lanes)))
+    results = {(row, k): finish[k](of.load(sum)) for (row, k), sum in sums.items()}
+    left = of.sub(channels, channel)
+    with of.if_else(of.icmp_signed(">=", left, code.index(vectors * lanes))) as (whole, part):
+        with whole:
+            for (row, k), numbers in results.items():
+                code.store(numbers, code.behind(lines[row], k * lanes))
+        with part:
+            rest = [[results[row, k] for k in range(vectors)] for row in range(rows)]
+            code.store_rows(rest, corner, channels, left)

@@ -9,6 +9,7 @@ AVX-VNNI 8. Compilers do not make VPDPBUSD of a loop.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 BYTES = 4  # in a lane
@@ -206,3 +207,17 @@ class Code:
         with self.utils.for_range(builder, self.least(count, last)) as lanes:
             number = builder.load(builder.gep(parts, [lanes.index]))
             builder.store(number, builder.gep(place, [lanes.index]))
+
+    def store_rows(self, rows: Sequence[Sequence[Any]], place: Any, step: Any, count: Any) -> None:
+        """Store the first numbers of rows of vectors; `step`: from one row to the next."""
+        builder, of_row = self.builder, len(rows[0])
+        memory = self.utils.alloca_once(builder, rows[0][0].type, size=len(rows) * of_row)
+        for k, numbers in enumerate(chain.from_iterable(rows)):
+            builder.store(numbers, self.behind(memory, k))
+        parts = builder.bitcast(memory, place.type)
+        with self.utils.for_range(builder, self.index(len(rows))) as row:
+            source = builder.gep(parts, [self.times(row.index, of_row * self.lanes)])
+            target = builder.gep(place, [builder.mul(row.index, step)])
+            with self.utils.for_range(builder, count) as lane:
+                number = builder.load(builder.gep(source, [lane.index]))
+                builder.store(number, builder.gep(target, [lane.index]))

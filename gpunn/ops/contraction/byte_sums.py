@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpunn.kernel import ceil_div
-from gpunn.ops.compiled import Loop, OfBytes, current
+from gpunn.ops.compiled import Loop, OfBytes, integer_loops
 from gpunn.ops.compiled.tiles import packed
 from gpunn.ops.compiled.vectors import BYTES
 from gpunn.ops.contraction.blocks import Place, PointSums, Results, Terms, pixels_at_once, row_blocks
@@ -126,7 +126,7 @@ def channel_filter(filter: Array, window: Window, terms: Terms) -> ByteFilter | 
 
 
 def _loops() -> OfBytes | None:
-    loops = current()
+    loops = integer_loops()
     return None if loops is None else loops.of_bytes
 
 

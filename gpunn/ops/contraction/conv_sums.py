@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from gpunn.ops.compiled import Loops, current
+from gpunn.ops.compiled import Loop, depthwise_loop
 from gpunn.ops.contraction import overlapping
 from gpunn.ops.contraction.blocks import (
     Binding,
@@ -184,22 +184,21 @@ def sums_by_channel(window: Window, shape: Shape, filter: Array, terms: Terms) -
 
 def pieces_by_channel(window: Window, shape: Shape, filter: Array, terms: Terms) -> list[Piece]:
     """Return the pieces of a depthwise convolution of x of a shape [N, H, W, C]."""
-    channels, loops = filter.shape[3], current() if filter.dtype == np.float32 else None
+    channels, loop = filter.shape[3], depthwise_loop() if filter.dtype == np.float32 else None
     pixels = pixels_at_once(channels * (1 + math.prod(window.stride)))
-    if loops is None and window.stride[1] > 1 and channels <= FEW and math.prod(shape):
+    if loop is None and window.stride[1] > 1 and channels <= FEW and math.prod(shape):
         columns = ChannelSums(filter[0], window, beside=True).bind_columns
         return column_pieces(window, shape, terms, pixels, _repeating(channels, columns))
-    binding = _by_channel(window, filter, loops)
+    binding = _by_channel(window, filter, loop)
     return window_pieces(window, shape, terms, pixels, _repeating(channels, binding))
 
 
-def _by_channel(window: Window, filter: Array, loops: Loops | None) -> Binding:
+def _by_channel(window: Window, filter: Array, loop: Loop | None) -> Binding:
     """Return the sums of a filter [1, KH, KW, C] from images of as many channels."""
-    if loops is not None:
+    if loop is not None:
         channels = filter.shape[3]
-        loop = DepthwiseLoop(loops.depthwise, window, filter[0], np.zeros(channels, np.float32), UNBOUNDED)
-
-        writing = lru_cache(loop.write)  # of a block, or of blocks that are alike
+        sums = DepthwiseLoop(loop, window, filter[0], np.zeros(channels, np.float32), UNBOUNDED)
+        writing = lru_cache(sums.write)  # of a block, or of blocks that are alike
 
         def compiled(padded: Array, window: Window) -> Place:
             write = writing(window, padded.shape)

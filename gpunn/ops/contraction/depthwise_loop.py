@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from gpunn.ops.call import Call
-from gpunn.ops.compiled import TOGETHER, Loop, Loops
+from gpunn.ops.compiled import TOGETHER, Loop, RealLoops
 from gpunn.ops.contraction.blocks import RowBlock, pixels_at_once, row_blocks
 from gpunn.ops.contraction.pieces import Piece, Write
 from gpunn.ops.contraction.prepared import Ends
@@ -72,7 +72,7 @@ def _cells(window: Window, axis: int, extent: int) -> tuple[Array, Array, Array]
 
 
 def depthwise_pieces(
-    call: Call, window: Window, loops: Loops, filter: Array, bias: Array, ends: Ends
+    call: Call, window: Window, loops: RealLoops, filter: Array, bias: Array, ends: Ends
 ) -> list[Piece] | None:
     """Return the results of a call on reals with a bias [C]; None for several channels of one."""
     channels, shape = filter.shape[3], call.x.shape

@@ -26,7 +26,7 @@ from gpunn.kernel import (
 from gpunn.ops.accuracy import Accuracy, filter_terms
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, expect_bool
-from gpunn.ops.compiled import current
+from gpunn.ops.compiled import real_loops
 from gpunn.ops.contraction import gradients
 from gpunn.ops.contraction.blocks import PointSums, Sums, Terms, early_product
 from gpunn.ops.contraction.broadcast_tile import shared_product, with_shared_rows
@@ -204,7 +204,7 @@ def _finish(
     activation: str | None, dtype: np.dtype[Any], bias: Array | None, shape: tuple[int, int]
 ) -> Callable[[Array], None]:
     """Return what adds a bias to sums of a shape, and applies an activation."""
-    loops, ends = current(), clamp_ends(activation)
+    loops, ends = real_loops(), clamp_ends(activation)
     if loops is None or ends is None or bias is None or dtype != np.float32:
         return finisher(bias, activation, dtype, shape[1], shape[0])
     compiled = loops.finish

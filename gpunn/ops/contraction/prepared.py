@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gpunn.ops.call import Call
-from gpunn.ops.compiled import PRODUCT_THREADS, Loops, current
+from gpunn.ops.compiled import PRODUCT_THREADS, RealLoops, real_loops
 from gpunn.ops.contraction.blocks import Sums, Terms
 from gpunn.ops.contraction.pieces import MOST_WEIGHTS, ROW, Piece, Write, bias_adder
 from gpunn.ops.contraction.threads_or_loop import threads_pay
@@ -27,7 +27,8 @@ Made = TypeVar("Made")
 Sum = Callable[[Array, Terms], Sums]  # makes the sums of a filter
 Ends = tuple[np.float32, np.float32]
 UNBOUNDED: Ends = (np.float32(-np.inf), np.float32(np.inf))
-Whole = Callable[[Loops, Array, Array, Ends], list[Piece] | None]  # of a filter, a bias, and ends of results
+# Of a filter, a bias, and ends of results
+Whole = Callable[[RealLoops, Array, Array, Ends], list[Piece] | None]
 
 
 def constants_only(call: Call) -> bool:
@@ -114,7 +115,7 @@ def _bound(
     threads: bool,
 ) -> Write:
     activation, shape = call.attrs.get("activation"), call.y.shape
-    ends, loops = clamp_ends(activation), current() if filter.dtype == np.float32 else None
+    ends, loops = clamp_ends(activation), real_loops() if filter.dtype == np.float32 else None
     plain = partial(finisher, bias, activation, filter.dtype, shape[-1])
     if loops is None:
         return _writing(pieces(filter), shape, plain)

@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 
 from gpunn.ops.call import Call
-from gpunn.ops.compiled import Loops, OfReals, current
+from gpunn.ops.compiled import OfReals, RealLoops, real_loops
 from gpunn.ops.compiled.tiles import packed
 from gpunn.ops.contraction.blocks import Place, Terms, pixels_at_once
 from gpunn.ops.contraction.pieces import MOST_WEIGHTS, Piece, point_pieces, ranges, window_pieces
@@ -63,7 +63,7 @@ class ProductLoop:
 
 
 def product_pieces(
-    call: Call, window: Window, loops: Loops, filter: Array, bias: Array, ends: Ends
+    call: Call, window: Window, loops: RealLoops, filter: Array, bias: Array, ends: Ends
 ) -> list[Piece] | None:
     """Return the results of a convolution with a filter [O, KH, KW, C] that is a constant, and a bias [O].
 
@@ -79,13 +79,13 @@ def product_pieces(
 
 def bound_rows(call: Call, filter: Array, bias: Array | None) -> Callable[[Array], Array] | None:
     """Return a fully connected layer with a filter [O, C] as a function of x; None without a loop."""
-    (channels, depth), rows, loops = filter.shape, math.prod(call.y.shape[:-1]), current()
+    (channels, depth), rows, loops = filter.shape, math.prod(call.y.shape[:-1]), real_loops()
     loop = None if loops is None else _loop_for(call, loops, filter, rows)
     if loop is None:
         return None
     window = resolve((rows, 1), (1, 1), (1, 1), (1, 1), "valid")
 
-    def in_tiles(_: Loops, filter: Array, bias: Array, ends: Ends) -> list[Piece]:
+    def in_tiles(_: RealLoops, filter: Array, bias: Array, ends: Ends) -> list[Piece]:
         product = ProductLoop(loop, filter[:, None, None], bias, ends, row_is_cell=True)
         return product.pieces(window, (1, rows, 1, depth), pixels_at_once(max(depth, channels)))
 
@@ -93,9 +93,9 @@ def bound_rows(call: Call, filter: Array, bias: Array | None) -> Callable[[Array
     return bound(call, pieces, filter, bias, in_tiles, threads=True)
 
 
-def _loop_for(call: Call, loops: Loops, filter: Array, pixels: int) -> OfReals | None:
+def _loop_for(call: Call, loops: RealLoops, filter: Array, pixels: int) -> OfReals | None:
     """Return the loop for a constant filter of reals; None for others, few pixels or many weights."""
-    loop = loops.of_reals
+    loop = loops.of_tiles
     if loop is None or filter.dtype != np.float32 or not constants_only(call):
         return None
     return loop if pixels >= loop.sizes.pixels and 0 < filter.size <= MOST_WEIGHTS else None

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from gpunn.ops.call import Call
-from gpunn.ops.compiled import Loops, current
+from gpunn.ops.compiled import IntegerLoops, integer_loops
 from gpunn.ops.contraction.blocks import Results
 from gpunn.ops.contraction.conversion import Conversion, InBlocks, IntegerSteps, Line, RealSteps
 from gpunn.ops.contraction.product_rescaling import Rescaling
@@ -31,7 +31,7 @@ def few_steps(
 
     exact: the dtype of the sums. sums: makes the least and the greatest sum of each channel.
     """
-    loops = current()
+    loops = integer_loops()
     safe = RealSteps.of(call, how, bias) or IntegerSteps.of(call, how, bias)
     line = Line.of(call, how, bias)
     if loops is not None and exact == np.float32 and call.y.dtype in EIGHT_BITS:
@@ -56,7 +56,7 @@ def results_of(call: Call, how: Rescaling, bias: Array, sums: Callable[[], Range
     It is in float32 where that is proven for all channels, else in float64. Shifts are a part of what sums
     begin with, so they cost nothing, but their search takes as long as thousands of runs of few pixels.
     """
-    exact = RealSteps.of(call, how, bias, proving=True) if current() is not None else None
+    exact = RealSteps.of(call, how, bias, proving=True) if integer_loops() is not None else None
     line = Line.of(call, how, bias)
     if exact is None or line is None or not {call.x.dtype, call.y.dtype} <= set(EIGHT_BITS):
         return None
@@ -72,7 +72,7 @@ def results_of(call: Call, how: Rescaling, bias: Array, sums: Callable[[], Range
     return Results(call.x.dtype.numpy, rows, line.bounds, line.offset, shift)
 
 
-def _looped(loops: Loops, channels: int, exact: Exact) -> LoopSteps:
+def _looped(loops: IntegerLoops, channels: int, exact: Exact) -> LoopSteps:
     return LoopSteps(loops.floors if isinstance(exact, RealSteps) else loops.requantize, exact.rows(channels))
 
 
@@ -95,7 +95,7 @@ class ProvenLoop(NamedTuple):
     rest: LoopSteps
 
     @classmethod
-    def of(cls, loops: Loops, channels: int, proven: ProvenSteps) -> ProvenLoop:
+    def of(cls, loops: IntegerLoops, channels: int, proven: ProvenSteps) -> ProvenLoop:
         """Return the loops for steps of so many channels."""
         rest = _looped(loops, len(proven.others), proven.exact)
         return cls(LoopSteps(loops.floors, proven.rows(channels)), proven.others, rest)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpunn.ops.compiled import current
+from gpunn.ops.compiled import real_loops
 from gpunn.ops.compiled.gates import HARD, form_of
 from gpunn.ops.memory import by_blocks
 from gpunn.types import Array
@@ -83,7 +83,7 @@ def write_hard_swish(x: Array, out: Array) -> None:
 
 def by_loop(x: Array, form: Array, out: Array) -> bool:
     """Write a function of a form of gpunn.ops.compiled.gates by a loop; return False where there is none."""
-    loops, dense = current(), x.flags.c_contiguous and out.flags.c_contiguous
+    loops, dense = real_loops(), x.flags.c_contiguous and out.flags.c_contiguous
     if loops is None or x.dtype != np.float32 or not dense:
         return False
     loops.gated(x.reshape(-1), form, out.reshape(-1))

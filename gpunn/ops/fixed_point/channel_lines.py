@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gpunn.ops.call import Call
-from gpunn.ops.compiled import TOGETHER, Loops
+from gpunn.ops.compiled import TOGETHER, IntegerLoops
 from gpunn.ops.fixed_point.affine import LIMITS, activation_bounds
 from gpunn.ops.memory import scratch
 from gpunn.types import Array, Shape
@@ -61,7 +61,7 @@ class ChannelLines(NamedTuple):
             sure = (np.floor(found) == results).all(axis=1)
         return cls(first, np.stack([factor, end, below, above]), sure, bounds, offset)
 
-    def write(self, loops: Loops, a: Array, b: Array, result: Array) -> bool:
+    def write(self, loops: IntegerLoops, a: Array, b: Array, result: Array) -> bool:
         """Write the results of dense operands; tell whether there are lines for all values in them."""
         x, channels = (b, a) if self.first else (a, b)
         values = channels.reshape(-1).view(np.uint8)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gpunn.ops.call import Call
-from gpunn.ops.compiled import Loops
+from gpunn.ops.compiled import IntegerLoops
 from gpunn.ops.fixed_point.affine import LIMITS, activation_bounds, scale_of
 from gpunn.ops.memory import scratch
 from gpunn.types import Array
@@ -62,7 +62,7 @@ class PairSums(NamedTuple):
         one, two, summand, low_end, high_end = map(np.asarray, (*numbers, *bounds))
         return cls(numbers, bounds, offset, (one, two, summand, low_end, high_end))
 
-    def write(self, loops: Loops | None, a: Array, b: Array, result: Array) -> None:
+    def write(self, loops: IntegerLoops | None, a: Array, b: Array, result: Array) -> None:
         """Write the results of dense arrays of one shape, by a compiled loop if there are some."""
         if loops is None and result.size <= BLOCK:
             self._write(a, b, result.view(BYTE))

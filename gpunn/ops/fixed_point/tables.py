@@ -15,7 +15,7 @@ import numpy as np
 
 from gpunn.kernel import Function, Kernel, Read, Write, ceil_div, flat_threads
 from gpunn.ops.call import Call
-from gpunn.ops.compiled import current
+from gpunn.ops.compiled import integer_loops
 from gpunn.ops.fixed_point.affine import (
     LIMITS,
     clamp_bounds,
@@ -151,7 +151,7 @@ def _rescaled(x: Array, factor: float) -> Array:
 
 def read_table(x: Array, table: Array) -> Array:
     """Look stored values up in a table."""
-    loops = current()
+    loops = integer_loops()
     if loops is None or x.itemsize + table.itemsize > 2:
         return table.take(x.view(f"u{x.itemsize}"))
     result = empty(x.shape, table.dtype)
@@ -198,7 +198,7 @@ def by_pairs(
                 left -= A_CALL + count
                 if left > 0:
                     return exact(a, b)
-            loops = current()
+            loops = integer_loops()
             if table is None:
                 table, factors = pair_table(call, exact), weights(call)
                 sums = None if factors is None else PairSums.of(call, factors, table)

@@ -16,7 +16,7 @@ import numpy as np
 
 from gpunn.kernel import ceil_div
 from gpunn.ops.call import Call
-from gpunn.ops.compiled import current
+from gpunn.ops.compiled import real_loops
 from gpunn.ops.memory import BLOCK, empty
 from gpunn.ops.normalization.moments import Groups
 from gpunn.types import Array, DType
@@ -52,7 +52,7 @@ def prepare_softmax(call: Call) -> Callable[[Array], Array]:
     loop = in_rows and call.x.dtype is DType.FLOAT32 and (few or shape[-1] >= SHORTEST)
 
     def compute(x: Array) -> Array:
-        loops = current() if loop else None
+        loops = real_loops() if loop else None
         if loops is not None:
             result = empty(shape, dtype)
             loops.softmax(x.reshape(-1, shape[-1]), beta[()], result.reshape(-1, shape[-1]))

@@ -22,19 +22,20 @@ from gpunn.ops.compiled import (
 from gpunn.ops.compiled.vectors import Sizes
 from gpunn.types import Array, float32
 
-PLAIN = compiled.Loops(
-    loops.finish,
-    partial(gates.gated, 2),
-    softmax.softmax,
+OF_CHANNEL = partial(depthwise.depthwise, 2)
+OF_TILES = compiled.OfReals(real_products.real_products, Sizes(2, 3))
+OF_BYTES = compiled.OfBytes(dot_products.dot_products, channel_products.channel_products, Sizes(2, 3))
+REALS = compiled.RealLoops(loops.finish, partial(gates.gated, 2), softmax.softmax, OF_CHANNEL, OF_TILES)
+INTEGERS = compiled.IntegerLoops(
     loops.requantize,
     loops.floors,
     loops.pair_sums,
     partial(rows.lines, 2),
     rows.look_up,
-    partial(depthwise.depthwise, 2),
-    compiled.OfBytes(dot_products.dot_products, channel_products.channel_products, Sizes(2, 3)),
-    compiled.OfReals(real_products.real_products, Sizes(2, 3)),
+    OF_CHANNEL,
+    OF_BYTES,
 )
+PLAIN = compiled.Loops(REALS, INTEGERS)
 Case = tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]  # op, shape, filter, attributes
 OF_CHANNELS: list[Case] = [
     ("depthwise_conv2d", (2, 5, 9, 3), (1, 3, 3, 3), {"padding": "same", "activation": "relu"}),

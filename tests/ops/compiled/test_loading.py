@@ -7,6 +7,7 @@ import inspect
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,24 @@ from gpunn.limits import Limits
 from gpunn.ops import compiled
 from gpunn.ops.compiled import dot_products, real_products
 from gpunn.ops.compiled.vectors import Sizes
-from gpunn.types import Array, float32
+from gpunn.types import Array, DType, TensorType, float32
 from tests.ops.compiled import test_loops, test_real_products
-from tests.ops.compiled.plain import PLAIN
+from tests.ops.compiled.plain import REALS
 from tests.ops.harness import random
+from tests.ops.quantized import quantized
 
+# Tests with compiled tiles, and other loops as plain Python, so as not to compile them
+OF_TILES = """
+import sys, pytest
+from gpunn.ops import compiled
+from tests.ops.compiled.plain import INTEGERS, REALS
+
+found = compiled.maker()
+print(*found.of_bytes.sizes, *found.of_tiles.sizes)
+integers = INTEGERS._replace(of_bytes=found.of_bytes)
+compiled.load = lambda: compiled.Loops(REALS._replace(of_tiles=found.of_tiles), integers)
+sys.exit(pytest.main(sys.argv[1:]))
+"""
 CPU = Path("/proc/cpuinfo")
 CPU_FLAGS = CPU.read_text().split() if CPU.is_file() else []
 
@@ -38,47 +52,79 @@ def test_only_sustained_speed_asks_for_them(
         asked.append(x)
         real_products.real_products(x, *operands)
 
-    plain = PLAIN._replace(of_reals=compiled.OfReals(products, Sizes(2, 3)))
-    monkeypatch.setattr("gpunn.compilation.assembly.load_loops", lambda: plain)
+    plain = compiled.Loops(REALS._replace(of_tiles=compiled.OfReals(products, Sizes(2, 3))), None)
+    monkeypatch.setattr("gpunn.compilation.assembly.load_loops", lambda *_: plain)
     model = Model("layer")
     model.limits = Limits(compile_seconds=limit)
     x = model.input("x", float32(1, 3, 3, 2))
     model.output(*model.add("conv2d", [x, model.constant("w", random(1, 4, 1, 1, 2))]))
     model.compile("cpu", preference, threads=1)(random(0, 1, 3, 3, 2))
     assert bool(asked) == (preference == "sustained-speed" and limit is None)
-    assert compiled.current() is None
+    assert compiled.real_loops() is None
 
 
+@pytest.fixture
+def afresh() -> Iterator[None]:
+    """Let loops be loaded anew, and once more for the next test."""
+    compiled.load.cache_clear()
+    compiled.maker.cache_clear()
+    yield
+    compiled.load.cache_clear()
+    compiled.maker.cache_clear()
+
+
+@pytest.mark.usefixtures("afresh")
 def test_without_numba_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled.load.cache_clear()
-    with monkeypatch.context() as changed:
-        changed.setattr(importlib.util, "find_spec", lambda _: None)
-        assert compiled.load() is None
-    compiled.load.cache_clear()
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    assert compiled.load() is None
 
 
-def test_a_numba_that_refuses_the_loops_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("afresh")
+def test_a_numba_that_refuses_the_loops_is_told_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("numba", reason="numba, of the extra fast-cpu, is not installed")
 
     def refuse(*_: object) -> None:
         raise AttributeError("no such type")
 
-    compiled.load.cache_clear()
-    with monkeypatch.context() as changed:
-        changed.setattr("gpunn.ops.compiled.teach_numba", refuse)
-        with pytest.warns(RuntimeWarning, match="numba cannot compile loops"):
-            assert compiled.load() is None
-    compiled.load.cache_clear()
+    monkeypatch.setattr("gpunn.ops.compiled.teach_numba", refuse)
+    with pytest.warns(RuntimeWarning, match="numba cannot compile loops"):
+        assert compiled.load() is None
+    assert compiled.load() is None
 
 
+@pytest.mark.usefixtures("afresh")
 def test_a_numba_that_refuses_numpy_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled.load.cache_clear()
-    with monkeypatch.context() as changed:
-        changed.setattr(importlib.util, "find_spec", lambda _: object())
-        changed.setitem(sys.modules, "numba", None)
-        with pytest.warns(RuntimeWarning, match="numba cannot be used"):
-            assert compiled.load() is None
-    compiled.load.cache_clear()
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: object())
+    monkeypatch.setitem(sys.modules, "numba", None)
+    with pytest.warns(RuntimeWarning, match="numba cannot be used"):
+        assert compiled.load() is None
+
+
+def stated(dtype: DType) -> Model:
+    """Return a sum of two tensors of a type, with its result as reals behind it."""
+    model = Model("sum")
+    type = quantized(dtype, (2, 3), 0.1, 0) if dtype is DType.INT8 else TensorType(dtype, (2, 3))
+    (y,) = model.add("add", [model.input(name, type) for name in "ab"], quantization=[type.quantization])
+    model.output(*(model.add("dequantize", [y]) if dtype is DType.INT8 else (y,)))
+    return model
+
+
+@pytest.mark.parametrize(
+    "dtype, kinds",
+    [
+        (DType.FLOAT32, (True, False)),
+        (DType.FLOAT16, (True, False)),
+        (DType.INT8, (False, True)),
+        (DType.INT32, (False, False)),
+    ],
+)
+def test_loops_are_those_of_types_that_runs_compute(
+    dtype: DType, kinds: tuple[bool, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[bool, bool]] = []
+    monkeypatch.setattr("gpunn.compilation.assembly.load_loops", lambda *kinds: asked.append(kinds))
+    stated(dtype).compile("cpu", "sustained-speed")
+    assert asked == [kinds]
 
 
 @pytest.mark.skipif("avx_vnni" not in CPU_FLAGS, reason="this CPU has no AVX-VNNI")
@@ -89,23 +135,20 @@ def test_shorter_vectors_have_the_same_bits(tmp_path: Path) -> None:
         "NUMBA_CPU_FEATURES": "+avxvnni,+fma",
         "NUMBA_CACHE_DIR": str(tmp_path),
     }
-    code = "from gpunn.ops.compiled import load; print(*load().of_bytes.sizes, *load().of_reals.sizes)"
     tests = (
         test_loops.test_stored_integers_have_the_bits_of_numpy,
         test_real_products.test_sums_of_reals_have_the_same_bits_everywhere,
     )
     names = [f"{inspect.getfile(test)}::{test.__name__}" for test in tests]
-    of_pytest = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "compiled", *names]
-    for arguments, expected in ((["-c", code], "8 6 8 6"), (of_pytest, "passed")):
-        done = subprocess.run(
-            [sys.executable, *arguments],
-            env={**os.environ, **environment},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert expected in done.stdout
+    done = subprocess.run(
+        [sys.executable, "-c", OF_TILES, "-q", "-p", "no:cacheprovider", "-k", "not plain", *names],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("8 6 8 6") and "passed" in done.stdout
 
 
 def test_the_name_of_machine_code_tells_of_all_its_sources(
@@ -128,7 +171,8 @@ def test_products_that_threads_compute_sooner_stay_with_numpy(
         pytest.skip("numpy's BLAS library takes no number of threads")
     asked: list[Array] = []
     own = compiled.OfReals(lambda x, *_: asked.append(x), Sizes(2, 3))
-    monkeypatch.setattr("gpunn.compilation.assembly.load_loops", lambda: PLAIN._replace(of_reals=own))
+    plain = compiled.Loops(REALS._replace(of_tiles=own), None)
+    monkeypatch.setattr("gpunn.compilation.assembly.load_loops", lambda *_: plain)
     monkeypatch.setattr("gpunn.ops.contraction.prepared.threads_pay", lambda *_: pays)
     model = Model("layers")
     pixels = LEAST_FLOPS // (2 * 64 * 64)

@@ -13,7 +13,7 @@ from gpunn.ops import OPS, compiled
 from gpunn.ops.compiled import PRODUCT_THREADS, real_products
 from gpunn.ops.compiled.vectors import Sizes
 from gpunn.types import Array
-from tests.ops.compiled.plain import OF_CHANNELS, PLAIN, Case, real_layer
+from tests.ops.compiled.plain import OF_CHANNELS, REALS, Case, real_layer
 from tests.ops.harness import random
 
 OF_REALS: list[Case] = [
@@ -108,8 +108,8 @@ def test_reals_are_multiplied_where_they_lie(case: Case) -> None:
         asked.append(x)
         real_products.real_products(x, *operands)
 
-    own = PLAIN._replace(of_reals=compiled.OfReals(products, Sizes(2, 3)))
+    own = REALS._replace(of_tiles=compiled.OfReals(products, Sizes(2, 3)))
     _, shape, filter, _ = case
-    with compiled.in_use(own):
+    with compiled.in_use(compiled.Loops(own, None)):
         real_layer(case, random(3, *shape), random(1, *filter), random(2, filter[0]))
     assert bool(asked) == (case not in NOT_OF_REALS)

@@ -14,7 +14,7 @@ from gpunn.ops.contraction.requantization import ProvenLoop
 from gpunn.ops.contraction.single_precision import LearningSteps, ProvenSteps, SingleSteps
 from gpunn.ops.fixed_point.affine import LIMITS, quantize_multiplier, rescale
 from gpunn.types import Array, DType
-from tests.ops.compiled.plain import PLAIN
+from tests.ops.compiled.plain import INTEGERS
 from tests.ops.quantized import quantized
 
 ALL = np.arange(-(2**17), 2**17)[:, None]  # the sums that occur
@@ -97,7 +97,7 @@ def test_a_channel_without_numbers_is_converted_by_itself(monkeypatch: pytest.Mo
     steps = ProvenSteps.of(*given, plain=True)
     assert steps is not None and list(steps.others) == [3]
     np.testing.assert_array_equal(case.converted(steps), case.expected())
-    looped = ProvenLoop.of(PLAIN, len(case.bias), steps)
+    looped = ProvenLoop.of(INTEGERS, len(case.bias), steps)
     some = ALL[:: len(ALL) // 700]  # as loops of plain Python
     np.testing.assert_array_equal(case.converted(looped, some), case.expected(some))
 

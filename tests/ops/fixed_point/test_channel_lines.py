@@ -21,7 +21,7 @@ SHAPES = [
 ]
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("made", ["plain", "compiled"])
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("activation", [None, "relu"])
@@ -55,9 +55,10 @@ def test_results_have_the_bits_of_fixed_point(
     values = [stored(k, type) for k, type in enumerate(types)]
     asked = []
     loops = PLAIN if made == "plain" else compiled.load()
-    assert loops is not None
-    own = loops._replace(lines=lambda *operands: (asked.append(operands), loops.lines(*operands)))
-    with compiled.in_use(own):
+    assert loops is not None and loops.integers is not None
+    lines = loops.integers.lines
+    own = loops.integers._replace(lines=lambda *operands: (asked.append(operands), lines(*operands)))
+    with compiled.in_use(compiled.Loops(None, own)):
         (got,) = given.prepared()(values)
     np.testing.assert_array_equal(got, given.facet.reference(given.call(), *values))
     assert asked

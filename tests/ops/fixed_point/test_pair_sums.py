@@ -15,7 +15,7 @@ from gpunn.ops.fixed_point import pair_sums
 from gpunn.ops.fixed_point.pair_sums import PairSums
 from gpunn.ops.fixed_point.tables import every_value, pair_table
 from gpunn.types import Array, DType, Quantization
-from tests.ops.compiled.plain import PLAIN
+from tests.ops.compiled.plain import INTEGERS, PLAIN
 from tests.ops.quantized import quantized
 
 SCALES = [(0.02, 0.031, 0.047), (0.5, 0.004, 0.3), (1.0, 1.0, 2.0), (0.013, 0.013, 0.009)]  # of a, b, result
@@ -49,14 +49,14 @@ def written_out(given: Operation) -> Array:
 
 
 @pytest.fixture(params=["numpy", "plain", "compiled"])
-def loops(request: pytest.FixtureRequest) -> compiled.Loops | None:
+def loops(request: pytest.FixtureRequest) -> compiled.IntegerLoops | None:
     """The loops, plain and compiled; None for numpy."""
     if request.param != "compiled":
-        return PLAIN if request.param == "plain" else None
+        return INTEGERS if request.param == "plain" else None
     pytest.importorskip("numba", reason="numba, of the extra fast-cpu, is not installed")
     made = compiled.load()
     assert made is not None
-    return made
+    return made.integers
 
 
 @pytest.mark.sample(2)
@@ -65,7 +65,11 @@ def loops(request: pytest.FixtureRequest) -> compiled.Loops | None:
 @pytest.mark.parametrize("op", ["add", "sub"])
 @pytest.mark.parametrize("scales", SCALES, ids=str)
 def test_all_pairs_have_the_bits_of_fixed_point(
-    op: str, dtype: DType, scales: tuple[float, ...], activation: str | None, loops: compiled.Loops | None
+    op: str,
+    dtype: DType,
+    scales: tuple[float, ...],
+    activation: str | None,
+    loops: compiled.IntegerLoops | None,
 ) -> None:
     given = operation(op, dtype, scales, activation)
     facet, call, weights = given.facet, given.call(), sum_weights(given.call())
@@ -76,7 +80,7 @@ def test_all_pairs_have_the_bits_of_fixed_point(
     assert (sums is None) == (scales == HALVES and activation is None)
     if sums is None:
         return
-    step = 41 if loops is PLAIN else 1  # plain Python takes long
+    step = 41 if loops is INTEGERS else 1  # plain Python takes long
     values = every_value(call.x).astype(dtype.numpy)
     found = np.empty(65536, dtype.numpy)[::step].copy()
     sums.write(loops, np.repeat(values, 256)[::step], np.tile(values, 256)[::step], found)
@@ -105,7 +109,7 @@ def test_without_proven_numbers_there_is_the_table(
         asked.append(a)
         rest[-1][...] = expected.reshape(-1)
 
-    for loops in (PLAIN._replace(pair_sums=added), None):
+    for loops in (PLAIN._replace(integers=INTEGERS._replace(pair_sums=added)), None):
         with compiled.in_use(loops):
             np.testing.assert_array_equal(compute(pairs)[0], expected)
     assert bool(asked) == bool(steps)
