@@ -24,6 +24,7 @@ from gpunn.ops.compiled import (
     dot_products,
     gates,
     loops,
+    maxima,
     real_products,
     rows,
     softmax,
@@ -59,6 +60,7 @@ class RealLoops(NamedTuple):
     gated: Loop
     softmax: Loop
     depthwise: Loop
+    maxima: Loop
     of_tiles: OfReals | None
 
 
@@ -127,7 +129,9 @@ class Maker:
         """Compile the loops for float32, or load them."""
         single = self._single
         finish = self._compiled(loops.finish, (self._result(single), self._given(single), single, single))
-        return RealLoops(finish, self._gated(), self._softmax(), self._depthwise, self.of_tiles)
+        return RealLoops(
+            finish, self._gated(), self._softmax(), self.depthwise, self._maxima(), self.of_tiles
+        )
 
     @cached_property
     def integers(self) -> IntegerLoops:
@@ -145,7 +149,7 @@ class Maker:
             self._compiled(loops.pair_sums, *((given(s), given(s), *added, result(s, 1)) for s in stored)),
             self._lines(),
             self._look_up(),
-            self._depthwise,
+            self.depthwise,
             self.of_bytes,
         )
 
@@ -179,14 +183,21 @@ class Maker:
         return found
 
     @cached_property
-    def _depthwise(self) -> Loop:
-        self._jitable(depthwise.single_sums)
-        teach_numba(depthwise.vector_sums, depthwise.vector_sums_code, self._lanes)
+    def depthwise(self) -> Loop:
+        """Compile the loop of depthwise convolutions, or load it."""
+        teach_numba(depthwise.part_sums, depthwise.part_sums_code, self._lanes)
         reals, places = (self._given(self._single),) * 3, (self._given(self._index, 2),) * 2
-        steps, sizes = (self._types.UniTuple(self._index, count) for count in (4, 3))
+        steps, sizes = (self._types.UniTuple(self._index, count) for count in (5, 3))
         operands = *reals, self._pair(self._single), *places, steps, sizes
-        signature = self._index, *operands, self._result(self._single, 1)
-        return partial(self._compiled(depthwise.depthwise, signature), self._lanes)
+        found: Loop = self._compiled(depthwise.depthwise, (*operands, self._result(self._single, 1)))
+        return found
+
+    def _maxima(self) -> Loop:
+        teach_numba(maxima.part_maxima, maxima.part_maxima_code, self._lanes)
+        places, numbers = (self._given(self._index, 2),) * 2, (self._types.UniTuple(self._index, 3),) * 2
+        operands = self._given(self._single), *places, *numbers
+        found: Loop = self._compiled(maxima.maxima, (*operands, self._result(self._single, 1)))
+        return found
 
     @cached_property
     def of_bytes(self) -> OfBytes | None:

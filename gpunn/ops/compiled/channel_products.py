@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,13 @@ import numpy as np
 from gpunn.ops.compiled.vectors import Bounds, Code
 from gpunn.types import Array
 
-VECTORS = (4, 2, 1)  # side by side in a strip, as many as there are; each lane of a vector is a channel
+# Side by side in a strip, as many as there are: weights are loaded once for all of its pixels. Each lane of a
+# vector is a channel.
+PIXELS = (3, 1)
+VECTORS = (4, 2, 1)
+
+# The first pixel of a strip, pixels, the first channel, and how many channels
+Strip = tuple[int, int, int, int]
 
 
 def channel_products(
@@ -33,14 +40,17 @@ def channel_products(
     """
     lanes, offset = shape
     ends = bounds[0], bounds[1], offset
-    total = w.shape[1] // lanes
-    for p in range(len(out)):
+    pixel, total = 0, w.shape[1] // lanes
+    while pixel < len(out):
+        pixels = 3 if len(out) - pixel >= 3 else 1
         done = 0
         while done < total:
             left = total - done
             vectors = 4 if left >= 4 else 2 if left >= 2 else 1
-            strip(x, places, cells, w, first, line, ends, (p, done * lanes, vectors * lanes), out)
+            box = pixel, pixels, done * lanes, vectors * lanes
+            strip(x, places, cells, w, first, line, ends, box, out)
             done += vectors
+        pixel += pixels
 
 
 def strip(
@@ -51,55 +61,56 @@ def strip(
     first: Array,
     line: Array,
     ends: Bounds,
-    box: tuple[int, int, int],
+    box: Strip,
     out: Array,
 ) -> None:
-    """Write the results of a pixel for some channels, of which the result may have fewer."""
-    p, channel, width = box
+    """Write the results of some pixels for some channels, of which the result may have fewer."""
+    pixel, pixels, channel, width = box
     lanes, (low, high, offset) = slice(channel, channel + width), ends
-    sums = first[lanes].copy()
-    for s, cell in enumerate(cells):
-        seen = x[places[p] + cell + channel :][:width].astype(np.int32)
-        sums[: len(seen)] += seen * w[s, lanes][: len(seen)]
-    numbers = (sums.astype(line.dtype) * line[0, lanes] + line[1, lanes]).clip(low, high)
-    out[p, lanes] = (numbers.astype(np.int32) - offset)[: out.shape[1] - channel]
+    for p in range(pixel, pixel + pixels):
+        sums = first[lanes].copy()
+        for s, cell in enumerate(cells):
+            seen = x[places[p] + cell + channel :][:width].astype(np.int32)
+            sums[: len(seen)] += seen * w[s, lanes][: len(seen)]
+        numbers = (sums.astype(line.dtype) * line[0, lanes] + line[1, lanes]).clip(low, high)
+        out[p, lanes] = (numbers.astype(np.int32) - offset)[: out.shape[1] - channel]
 
 
 def strip_code(code: Code, operands: Sequence[Any]) -> None:
-    """Write the code of strip() for each number of vectors."""
-    of, (*_, (_, _, width), _) = code.builder, operands
-    for vectors in VECTORS:
-        with of.if_then(of.icmp_signed("==", width, code.index(vectors * code.lanes))):
-            _write_strip(code, operands, vectors)
+    """Write the code of strip() for each number of pixels and vectors."""
+    of, (*_, (_, pixels, _, width), _) = code.builder, operands
+    for rows, vectors in product(PIXELS, VECTORS):
+        high = of.icmp_signed("==", pixels, code.index(rows))
+        wide = of.icmp_signed("==", width, code.index(vectors * code.lanes))
+        with of.if_then(of.and_(high, wide)):
+            _write_strip(code, operands, rows, vectors)
 
 
-def _write_strip(code: Code, operands: Sequence[Any], vectors: int) -> None:
-    x, places, cells, w, first, line, ends, (pixel, channel, _), out = operands
-    of, lanes = code.builder, code.lanes
+def _write_strip(code: Code, operands: Sequence[Any], rows: int, vectors: int) -> None:
+    x, places, cells, w, first, line, ends, (pixel, _, channel, _), out = operands
+    of, lanes, pixel = code.builder, code.lanes, code.opaque(pixel)
     first, factor, w = (of.gep(a.data, [channel]) for a in (first, line, w))
-    length = of.extract_value(line.shape, 1)
-    summand = of.gep(factor, [length])
-    start = of.add(of.load(of.gep(places.data, [pixel])), channel)
-    sums = [code.utils.alloca_once(of, code.vector) for _ in range(vectors)]
-    for k, sum in enumerate(sums):
+    length, channels = of.extract_value(line.shape, 1), of.extract_value(out.shape, 1)
+    place = of.gep(places.data, [pixel])
+    starts = [of.gep(x.data, [of.add(of.load(code.behind(place, p)), channel)]) for p in range(rows)]
+    corner = of.gep(out.data, [of.add(of.mul(pixel, channels), channel)])
+    lines = [of.gep(corner, [code.times(channels, row)]) for row in range(rows)]
+    sums = {place: code.utils.alloca_once(of, code.vector) for place in product(range(rows), range(vectors))}
+    for (_, k), sum in sums.items():
         of.store(code.load(code.behind(first, k * lanes), code.vector), sum)
-    with code.utils.for_range(of, of.extract_value(cells.shape, 0)) as cell:
-        place = of.add(start, of.load(of.gep(cells.data, [cell.index])))
-        seen, weights = of.gep(x.data, [place]), of.gep(w, [of.mul(cell.index, length)])
-        for k, sum in enumerate(sums):
-            bytes = code.load(code.behind(seen, k * lanes), code.of(x.data.type.pointee))
-            by = code.load(code.behind(weights, k * lanes), code.vector)
-            of.store(code.call("vpdpwssd", of.load(sum), of.zext(bytes, code.vector), by), sum)
-    channels = of.extract_value(out.shape, 1)
-    left = of.sub(channels, channel)
-    target = of.gep(out.data, [of.add(of.mul(pixel, channels), channel)])
-    kind = out.data.type.pointee
-    for k, sum in enumerate(sums):
-        finish = code.results(code.behind(factor, k * lanes), code.behind(summand, k * lanes), ends, kind)
-        numbers, place = finish(of.load(sum)), code.behind(target, k * lanes)
-        rest = of.sub(left, code.index(k * lanes))
-        with of.if_else(of.icmp_signed(">=", rest, code.index(lanes))) as (whole, part):
-            with whole:
-                code.store(numbers, place)
-            with part:
-                code.store_part(numbers, place, rest)
+    bytes = code.of(x.data.type.pointee)
+    of_cell = [(cells.data, code.index(1)), (w, length)]
+    with code.walk(of.extract_value(cells.shape, 0), of_cell) as (cell, weights):
+        offset = of.load(cell)
+        loaded = [code.load(code.behind(weights, k * lanes), code.vector) for k in range(vectors)]
+        seen = [of.gep(start, [offset]) for start in starts]
+        for (row, k), sum in sums.items():
+            numbers = of.zext(code.load(code.behind(seen[row], k * lanes), bytes), code.vector)
+            of.store(code.call("vpdpwssd", of.load(sum), numbers, loaded[k]), sum)
+    summand, kind = of.gep(factor, [length]), out.data.type.pointee
+    finish = [
+        code.results(code.behind(factor, k * lanes), code.behind(summand, k * lanes), ends, kind)
+        for k in range(vectors)
+    ]
+    results = {(row, k): finish[k](of.load(sum)) for (row, k), sum in sums.items()}
+    code.store_box(results, lines, of.sub(channels, channel))

@@ -79,8 +79,8 @@ def _each(code: Code, place: Any, length: Any, fill: Any, write: Callable[[Any, 
 
     with of.if_else(of.icmp_signed("<", length, lanes)) as (short, long):
         with short:
-            numbers = code.load_part(place, length, fill)
-            write(numbers, lambda found, target: code.store_part(found, target, length), None)
+            numbers = code.load_first(place, fill, length)
+            write(numbers, lambda found, target: code.store_first(found, target, length), None)
         with long:
             whole = of.udiv(length, lanes)
             with code.utils.for_range(of, whole) as step:

@@ -136,7 +136,7 @@ def _write_tile(
     """
     x, places, cells, _, steps, (_, _, _, channel, _), out, *_ = operands
     (rows, vectors), (w, ahead, fetched) = shape, weights
-    of, lanes, each = code.builder, code.lanes, code.utils.for_range
+    of, lanes, pixel = code.builder, code.lanes, code.opaque(pixel)
     kind, together = arithmetic.kind, arithmetic.together
     places = of.gep(places.data, [pixel])
     starts = [of.load(code.behind(places, row)) for row in range(rows)]
@@ -148,27 +148,20 @@ def _write_tile(
         of.store(arithmetic.begin(pixel, row, k), sum)
         if k * lanes * arithmetic.nbytes % LINE == 0:
             code.prefetch(code.behind(lines[row], k * lanes), for_writing=True)
-    with each(of, of.extract_value(cells.shape, 0)) as cell:
-        place, before = of.load(of.gep(cells.data, [cell.index])), of.mul(cell.index, steps)
+    along = code.index(vectors * lanes * together)
+    of_cell = [(cells.data, code.index(1)), (w, of.mul(steps, along)), (ahead, of.mul(steps, fetched))]
+    with code.walk(of.extract_value(cells.shape, 0), of_cell) as (cell, *of_weights):
+        place = of.load(cell)
         seen = [of.gep(x.data, [of.add(start, place)]) for start in starts]
-        with each(of, steps) as step:
-            done = of.add(before, step.index)
-            code.prefetch(of.gep(ahead, [of.mul(done, fetched)]))
-            first = of.gep(w, [code.times(done, vectors * lanes * together)])
+        of_step = [(code.index(0), code.index(together)), *zip(of_weights, (along, fetched), strict=True)]
+        with code.walk(steps, of_step) as (done, first, next):
+            code.prefetch(next)
             loaded = [code.load(code.behind(first, k * lanes * together), kind) for k in range(vectors)]
             for row in range(rows):
-                elements = of.gep(seen[row], [code.times(step.index, together)])
-                everywhere = code.splat(code.load(elements, kind.element))
+                everywhere = code.splat(code.load(of.gep(seen[row], [done]), kind.element))
                 for k in range(vectors):
                     sum = sums[row, k]
                     of.store(arithmetic.add(of.load(sum), everywhere, loaded[k]), sum)
     finish = [arithmetic.finish(k) for k in range(vectors)]
     results = {(row, k): finish[k](of.load(sum)) for (row, k), sum in sums.items()}
-    left = of.sub(channels, channel)
-    with of.if_else(of.icmp_signed(">=", left, code.index(vectors * lanes))) as (whole, part):
-        with whole:
-            for (row, k), numbers in results.items():
-                code.store(numbers, code.behind(lines[row], k * lanes))
-        with part:
-            rest = [[results[row, k] for k in range(vectors)] for row in range(rows)]
-            code.store_rows(rest, corner, channels, left)
+    code.store_box(results, lines, of.sub(channels, channel))

@@ -8,8 +8,8 @@ AVX-VNNI 8. Compilers do not make VPDPBUSD of a loop.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 BYTES = 4  # in a lane
@@ -92,6 +92,36 @@ class Code:
     def least(self, a: Any, b: Any) -> Any:
         """Return the lower of two numbers."""
         return self.builder.select(self.builder.icmp_signed("<", a, b), a, b)
+
+    def opaque(self, value: Any) -> Any:
+        """Return a number or a place of which the compiler does not know how it was made.
+
+        Else it hands on what follows from it from round to round of a loop, in more registers than there are.
+        """
+        function_type = self._ir.FunctionType(value.type, [value.type])
+        return self.builder.asm(function_type, "", "=r,0", (value,), side_effect=False)
+
+    @contextmanager
+    def walk(self, count: Any, places: Sequence[tuple[Any, Any]]) -> Iterator[list[Any]]:
+        """Write a loop of `count` rounds, as it stands; places or numbers go on by steps."""
+        of, before = self.builder, self.builder.block
+        head, body, end = (of.append_basic_block(name) for name in ("walk.head", "walk.body", "walk.end"))
+        of.branch(head)
+        of.position_at_end(head)
+        left, *here = (of.phi(value.type) for value in (count, *(place for place, _ in places)))
+        of.cbranch(of.icmp_signed(">", left, self.index(0)), body, end)
+        of.position_at_end(body)
+        yield here
+        moved = [
+            of.add(value, step) if value.type == step.type else of.gep(value, [step])
+            for value, (_, step) in zip(here, places, strict=True)
+        ]
+        first, next = (count, *(place for place, _ in places)), (of.sub(left, self.index(1)), *moved)
+        for value, at_first, later in zip((left, *here), first, next, strict=True):
+            value.add_incoming(at_first, before)
+            value.add_incoming(self.opaque(later) if value is left else later, of.block)
+        of.branch(head)
+        of.position_at_end(end)
 
     def behind(self, place: Any, count: int) -> Any:
         """Return the place so many elements behind another one."""
@@ -181,43 +211,55 @@ class Code:
 
     def last_lanes(self, count: Any) -> Any:
         """Return which lanes are the last ones, so many."""
-        places = self._ir.Constant(self.vector, list(range(self.lanes, 0, -1)))
+        return self.builder.not_(self.first_lanes(self.builder.sub(self.index(self.lanes), count)))
+
+    def first_lanes(self, count: Any) -> Any:
+        """Return which lanes are the first ones, so many."""
+        places = self._ir.Constant(self.vector, list(range(self.lanes)))
         return self.builder.icmp_signed(
-            "<=", places, self.splat(self.builder.trunc(count, self.vector.element))
+            "<", places, self.splat(self.builder.trunc(count, self.vector.element))
         )
 
-    def load_part(self, place: Any, count: Any, fill: Any) -> Any:
-        """Return a vector whose first numbers are at a place, fewer than all; the others are as in `fill`."""
-        builder, memory = self.builder, self.utils.alloca_once(self.builder, fill.type)
-        builder.store(fill, memory)
-        parts = builder.bitcast(memory, place.type)
-        with self.utils.for_range(builder, count) as lanes:
-            builder.store(builder.load(builder.gep(place, [lanes.index])), builder.gep(parts, [lanes.index]))
-        return builder.load(memory)
+    def load_first(self, place: Any, fill: Any, count: Any) -> Any:
+        """Return a vector of 32-bit numbers whose first ones are at a place; the others are as in `fill`."""
+        kind = fill.type
+        pointer, align = self.builder.bitcast(place, kind.as_pointer()), self._ir.IntType(32)(1)
+        operands = pointer, align, self.first_lanes(count), fill
+        return self._call(f"masked.load.{_name(kind)}.p0{_name(kind)}", kind, operands)
+
+    def store_first(self, numbers: Any, place: Any, count: Any) -> None:
+        """Store the first ones of a vector of 32-bit numbers."""
+        kind = numbers.type
+        pointer, align = self.builder.bitcast(place, kind.as_pointer()), self._ir.IntType(32)(1)
+        operands = numbers, pointer, align, self.first_lanes(count)
+        self._call(f"masked.store.{_name(kind)}.p0{_name(kind)}", self._ir.VoidType(), operands)
 
     def store(self, numbers: Any, place: Any) -> None:
         """Store a vector."""
         self.builder.store(numbers, self.builder.bitcast(place, numbers.type.as_pointer()), align=1)
 
-    def store_part(self, numbers: Any, place: Any, count: Any) -> None:
-        """Store the first ones of a vector; if `count` is more, all of them."""
-        builder, memory = self.builder, self.utils.alloca_once(self.builder, numbers.type)
-        builder.store(numbers, memory)
-        parts, last = builder.bitcast(memory, place.type), self.index(self.lanes)
-        with self.utils.for_range(builder, self.least(count, last)) as lanes:
-            number = builder.load(builder.gep(parts, [lanes.index]))
-            builder.store(number, builder.gep(place, [lanes.index]))
+    def store_box(self, box: Mapping[tuple[int, int], Any], lines: Sequence[Any], count: Any) -> None:
+        """Store vectors by their row and their number in it, of which all numbers are there, or fewer.
 
-    def store_rows(self, rows: Sequence[Sequence[Any]], place: Any, step: Any, count: Any) -> None:
-        """Store the first numbers of rows of vectors; `step`: from one row to the next."""
-        builder, of_row = self.builder, len(rows[0])
-        memory = self.utils.alloca_once(builder, rows[0][0].type, size=len(rows) * of_row)
-        for k, numbers in enumerate(chain.from_iterable(rows)):
-            builder.store(numbers, self.behind(memory, k))
-        parts = builder.bitcast(memory, place.type)
-        with self.utils.for_range(builder, self.index(len(rows))) as row:
-            source = builder.gep(parts, [self.times(row.index, of_row * self.lanes)])
-            target = builder.gep(place, [builder.mul(row.index, step)])
-            with self.utils.for_range(builder, count) as lane:
-                number = builder.load(builder.gep(source, [lane.index]))
-                builder.store(number, builder.gep(target, [lane.index]))
+        lines: where each row begins. count: the numbers of a row that there are.
+        """
+        of = self.builder
+        width = 1 + max(k for _, k in box)
+        with of.if_else(of.icmp_signed(">=", count, self.index(width * self.lanes))) as (whole, part):
+            with whole:
+                for (row, k), numbers in box.items():
+                    self.store(numbers, self.behind(lines[row], k * self.lanes))
+            with part:
+                memory = self.utils.alloca_once(of, box[0, 0].type, size=len(box))
+                numbers = of.bitcast(memory, lines[0].type)
+                for (row, k), found in box.items():
+                    of.store(found, self.behind(memory, row * width + k))
+                with self.utils.for_range(of, count) as lane:
+                    for row, line in enumerate(lines):
+                        place = of.add(lane.index, self.index(row * width * self.lanes))
+                        of.store(of.load(of.gep(numbers, [place])), of.gep(line, [lane.index]))
+
+
+def _name(kind: Any) -> str:
+    """Return what LLVM calls a vector of 32-bit numbers in names of functions."""
+    return f"v{kind.count}{'i32' if hasattr(kind.element, 'width') else 'f32'}"

@@ -21,6 +21,7 @@ from gpunn.ops.accuracy import BASIC, SELECTION, Accuracy, sums
 from gpunn.ops.algebra import Algebra, Border
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, SMALL, expect_dtype
+from gpunn.ops.compiled import real_loops
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.fixed_point.affine import LIMITS, activation_bounds, store
 from gpunn.ops.kernels.window import (
@@ -33,6 +34,7 @@ from gpunn.ops.kernels.window import (
     resolve,
     seen,
 )
+from gpunn.ops.kernels.window_parts import side_by_side, window_parts
 from gpunn.ops.memory import empty, scratch
 from gpunn.ops.op import EIGHT_BITS, Op, Prepare, Quantized, op
 from gpunn.ops.reduction.gradients import pools
@@ -212,6 +214,8 @@ def _prepared(pool: Pool) -> Prepare:
     def prepare(call: Call) -> Callable[[Array], Array]:
         window = pool_window(call)
         counts = _counts(call.x.shape, window, call.x.dtype.numpy)
+        if pool.combine is np.maximum and call.x.dtype is DType.FLOAT32:
+            return _in_loop(call, window, lambda x: _pooled(pool, x, window, counts))
         if not _sees_all(call, window):
             return lambda x: _pooled(pool, x, window, counts)
         shape, cells, combine, start = call.y.shape, _cells(call), pool.combine.reduce, pool.start
@@ -223,6 +227,22 @@ def _prepared(pool: Pool) -> Prepare:
         return whole
 
     return prepare
+
+
+def _in_loop(call: Call, window: Window, otherwise: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """Return a max pool of float32 in a compiled loop, or, where there is none, what is stated."""
+    parts = window_parts(window, call.x.shape, side_by_side(window, call.x.shape[3]))
+    sizes, steps = (call.x.shape[0], parts.image, parts.across), (parts.down, parts.beside, parts.apart)
+
+    def pool(x: Array) -> Array:
+        loops = real_loops()
+        if loops is None:
+            return otherwise(x)
+        result = empty(call.y.shape, np.float32)
+        loops.maxima(x.reshape(-1), parts.rows, parts.columns, steps, sizes, result.reshape(-1))
+        return result
+
+    return pool
 
 
 def _counts(shape: Shape, window: Window, dtype: np.dtype[Any]) -> Array:

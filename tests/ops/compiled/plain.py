@@ -15,6 +15,7 @@ from gpunn.ops.compiled import (
     dot_products,
     gates,
     loops,
+    maxima,
     real_products,
     rows,
     softmax,
@@ -22,17 +23,23 @@ from gpunn.ops.compiled import (
 from gpunn.ops.compiled.vectors import Sizes
 from gpunn.types import Array, float32
 
-OF_CHANNEL = partial(depthwise.depthwise, 2)
 OF_TILES = compiled.OfReals(real_products.real_products, Sizes(2, 3))
 OF_BYTES = compiled.OfBytes(dot_products.dot_products, channel_products.channel_products, Sizes(2, 3))
-REALS = compiled.RealLoops(loops.finish, partial(gates.gated, 2), softmax.softmax, OF_CHANNEL, OF_TILES)
+REALS = compiled.RealLoops(
+    loops.finish,
+    partial(gates.gated, 2),
+    softmax.softmax,
+    depthwise.depthwise,
+    maxima.maxima,
+    OF_TILES,
+)
 INTEGERS = compiled.IntegerLoops(
     loops.requantize,
     loops.floors,
     loops.pair_sums,
     partial(rows.lines, 2),
     rows.look_up,
-    OF_CHANNEL,
+    depthwise.depthwise,
     OF_BYTES,
 )
 PLAIN = compiled.Loops(REALS, INTEGERS)

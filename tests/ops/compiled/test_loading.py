@@ -25,8 +25,8 @@ from tests.ops.compiled.plain import REALS
 from tests.ops.harness import random
 from tests.ops.quantized import quantized
 
-# Tests with compiled tiles, and other loops as plain Python, so as not to compile them
-OF_TILES = """
+# Tests with compiled products, and other loops as plain Python, so as not to compile them
+OF_PRODUCTS = """
 import sys, pytest
 from gpunn.ops import compiled
 from tests.ops.compiled.plain import INTEGERS, REALS
@@ -34,7 +34,8 @@ from tests.ops.compiled.plain import INTEGERS, REALS
 found = compiled.maker()
 print(*found.of_bytes.sizes, *found.of_tiles.sizes)
 integers = INTEGERS._replace(of_bytes=found.of_bytes)
-compiled.load = lambda: compiled.Loops(REALS._replace(of_tiles=found.of_tiles), integers)
+reals = REALS._replace(of_tiles=found.of_tiles, depthwise=found.depthwise)
+compiled.load = lambda: compiled.Loops(reals, integers)
 sys.exit(pytest.main(sys.argv[1:]))
 """
 CPU = Path("/proc/cpuinfo")
@@ -138,10 +139,11 @@ def test_shorter_vectors_have_the_same_bits(tmp_path: Path) -> None:
     tests = (
         test_loops.test_stored_integers_have_the_bits_of_numpy,
         test_real_products.test_sums_of_reals_have_the_same_bits_everywhere,
+        test_real_products.test_sums_of_channels_have_the_same_bits_everywhere,
     )
     names = [f"{inspect.getfile(test)}::{test.__name__}" for test in tests]
     done = subprocess.run(
-        [sys.executable, "-c", OF_TILES, "-q", "-p", "no:cacheprovider", "-k", "not plain", *names],
+        [sys.executable, "-c", OF_PRODUCTS, "-q", "-p", "no:cacheprovider", "-k", "not plain", *names],
         env={**os.environ, **environment},
         capture_output=True,
         text=True,

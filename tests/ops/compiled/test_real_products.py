@@ -87,6 +87,22 @@ def test_sums_of_reals_have_the_same_bits_everywhere() -> None:
     np.testing.assert_array_equal(got, np.full((1, 3, 4, 5), 2.0**-24, np.float32))
 
 
+@pytest.mark.usefixtures("found")
+@pytest.mark.parametrize("channels", [5, 8, 24, 35, 64])
+@pytest.mark.parametrize("pixels", [1, 4])
+def test_sums_of_channels_have_the_same_bits_everywhere(channels: int, pixels: int) -> None:
+    # As above, with one product before
+    near = np.float32(1 + 2**-12)
+    x = np.full((2, pixels, 2, channels), near, np.float32)
+    w = np.full((1, 1, 2, channels), near, np.float32)
+    x[:, :, 0], w[:, :, 0] = -1, 1 + 2**-11
+    for columns in (x, np.tile(x, (1, 1, 4, 1))):
+        attrs = {"stride": (1, 2)} if columns is not x else {}
+        case: Case = ("depthwise_conv2d", columns.shape, w.shape, attrs)
+        got = real_layer(case, columns, w, np.zeros(channels, np.float32))
+        np.testing.assert_array_equal(got, np.full(got.shape, 2.0**-24, np.float32))
+
+
 @pytest.mark.usefixtures("alone")
 def test_what_is_infinite_or_undefined_reaches_only_the_sums_that_see_it(found: compiled.Loops) -> None:
     x, w, b = random(3, 1, 5, 5, 2), random(1, 3, 3, 3, 2), random(2, 3)
