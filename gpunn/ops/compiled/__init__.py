@@ -24,7 +24,7 @@ from gpunn.ops.compiled import (
     dot_products,
     gates,
     loops,
-    maxima,
+    pools,
     real_products,
     rows,
     softmax,
@@ -60,7 +60,7 @@ class RealLoops(NamedTuple):
     gated: Loop
     softmax: Loop
     depthwise: Loop
-    maxima: Loop
+    pools: Loop
     of_tiles: OfReals | None
 
 
@@ -129,9 +129,7 @@ class Maker:
         """Compile the loops for float32, or load them."""
         single = self._single
         finish = self._compiled(loops.finish, (self._result(single), self._given(single), single, single))
-        return RealLoops(
-            finish, self._gated(), self._softmax(), self.depthwise, self._maxima(), self.of_tiles
-        )
+        return RealLoops(finish, self._gated(), self._softmax(), self.depthwise, self._pools(), self.of_tiles)
 
     @cached_property
     def integers(self) -> IntegerLoops:
@@ -192,11 +190,11 @@ class Maker:
         found: Loop = self._compiled(depthwise.depthwise, (*operands, self._result(self._single, 1)))
         return found
 
-    def _maxima(self) -> Loop:
-        teach_numba(maxima.part_maxima, maxima.part_maxima_code, self._lanes)
+    def _pools(self) -> Loop:
+        teach_numba(pools.part_pool, pools.part_pool_code, self._lanes)
         places, numbers = (self._given(self._index, 2),) * 2, (self._types.UniTuple(self._index, 3),) * 2
-        operands = self._given(self._single), *places, *numbers
-        found: Loop = self._compiled(maxima.maxima, (*operands, self._result(self._single, 1)))
+        operands = self._given(self._single), self._index, *places, *numbers
+        found: Loop = self._compiled(pools.pools, (*operands, self._result(self._single, 1)))
         return found
 
     @cached_property

@@ -243,21 +243,33 @@ class Code:
 
         lines: where each row begins. count: the numbers of a row that there are.
         """
-        of = self.builder
+        of, kind = self.builder, box[0, 0].type
         width = 1 + max(k for _, k in box)
+        places = {(row, k): self.behind(lines[row], k * self.lanes) for row, k in box}
         with of.if_else(of.icmp_signed(">=", count, self.index(width * self.lanes))) as (whole, part):
             with whole:
-                for (row, k), numbers in box.items():
-                    self.store(numbers, self.behind(lines[row], k * self.lanes))
+                for place, numbers in box.items():
+                    self.store(numbers, places[place])
             with part:
-                memory = self.utils.alloca_once(of, box[0, 0].type, size=len(box))
-                numbers = of.bitcast(memory, lines[0].type)
-                for (row, k), found in box.items():
-                    of.store(found, self.behind(memory, row * width + k))
-                with self.utils.for_range(of, count) as lane:
-                    for row, line in enumerate(lines):
-                        place = of.add(lane.index, self.index(row * width * self.lanes))
-                        of.store(of.load(of.gep(numbers, [place])), of.gep(line, [lane.index]))
+                if kind.element == self._ir.FloatType():
+                    for (row, k), numbers in box.items():
+                        left = of.sub(count, self.index(k * self.lanes))
+                        self.store_first(numbers, places[row, k], left)
+                else:  # CPUs with AVX-VNNI have no masks for bytes
+                    self._store_by_ones(box, lines, width, count)
+
+    def _store_by_ones(
+        self, box: Mapping[tuple[int, int], Any], lines: Sequence[Any], width: int, count: Any
+    ) -> None:
+        of = self.builder
+        memory = self.utils.alloca_once(of, box[0, 0].type, size=len(box))
+        for (row, k), numbers in box.items():
+            of.store(numbers, self.behind(memory, row * width + k))
+        stored = of.bitcast(memory, lines[0].type)
+        with self.utils.for_range(of, count) as lane:
+            for row, line in enumerate(lines):
+                place = of.add(lane.index, self.index(row * width * self.lanes))
+                of.store(of.load(of.gep(stored, [place])), of.gep(line, [lane.index]))
 
 
 def _name(kind: Any) -> str:

@@ -21,7 +21,6 @@ from gpunn.ops.accuracy import BASIC, SELECTION, Accuracy, sums
 from gpunn.ops.algebra import Algebra, Border
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, SMALL, expect_dtype
-from gpunn.ops.compiled import real_loops
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.fixed_point.affine import LIMITS, activation_bounds, store
 from gpunn.ops.kernels.window import (
@@ -34,11 +33,11 @@ from gpunn.ops.kernels.window import (
     resolve,
     seen,
 )
-from gpunn.ops.kernels.window_parts import side_by_side, window_parts
 from gpunn.ops.memory import empty, scratch
 from gpunn.ops.op import EIGHT_BITS, Op, Prepare, Quantized, op
 from gpunn.ops.reduction.gradients import pools
 from gpunn.ops.reduction.pool_kernel import pool_kernels
+from gpunn.ops.reduction.pool_loop import in_loop
 from gpunn.types import Array, DType, Shape, TensorType
 
 MANY = 128  # channels, enough for a loop of numpy's
@@ -213,36 +212,23 @@ def _mean_of_images(call: Call, bounds: tuple[int, int]) -> Callable[[Array], Ar
 def _prepared(pool: Pool) -> Prepare:
     def prepare(call: Call) -> Callable[[Array], Array]:
         window = pool_window(call)
-        counts = _counts(call.x.shape, window, call.x.dtype.numpy)
-        if pool.combine is np.maximum and call.x.dtype is DType.FLOAT32:
-            return _in_loop(call, window, lambda x: _pooled(pool, x, window, counts))
-        if not _sees_all(call, window):
-            return lambda x: _pooled(pool, x, window, counts)
-        shape, cells, combine, start = call.y.shape, _cells(call), pool.combine.reduce, pool.start
-
-        def whole(x: Array) -> Array:
-            total = combine(x.reshape(shape[0], cells, shape[3]), 1, initial=start)
-            return pool.finish(total.reshape(shape), counts)
-
-        return whole
+        compute = _by_numpy(pool, call, window)
+        return in_loop(call, window, compute) if call.x.dtype is DType.FLOAT32 else compute
 
     return prepare
 
 
-def _in_loop(call: Call, window: Window, otherwise: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """Return a max pool of float32 in a compiled loop, or, where there is none, what is stated."""
-    parts = window_parts(window, call.x.shape, side_by_side(window, call.x.shape[3]))
-    sizes, steps = (call.x.shape[0], parts.image, parts.across), (parts.down, parts.beside, parts.apart)
+def _by_numpy(pool: Pool, call: Call, window: Window) -> Callable[[Array], Array]:
+    counts = _counts(call.x.shape, window, call.x.dtype.numpy)
+    if not _sees_all(call, window):
+        return lambda x: _pooled(pool, x, window, counts)
+    shape, cells, combine, start = call.y.shape, _cells(call), pool.combine.reduce, pool.start
 
-    def pool(x: Array) -> Array:
-        loops = real_loops()
-        if loops is None:
-            return otherwise(x)
-        result = empty(call.y.shape, np.float32)
-        loops.maxima(x.reshape(-1), parts.rows, parts.columns, steps, sizes, result.reshape(-1))
-        return result
+    def whole(x: Array) -> Array:
+        total = combine(x.reshape(shape[0], cells, shape[3]), 1, initial=start)
+        return pool.finish(total.reshape(shape), counts)
 
-    return pool
+    return whole
 
 
 def _counts(shape: Shape, window: Window, dtype: np.dtype[Any]) -> Array:

@@ -15,7 +15,7 @@ from gpunn.ops.compiled import (
     dot_products,
     gates,
     loops,
-    maxima,
+    pools,
     real_products,
     rows,
     softmax,
@@ -30,7 +30,7 @@ REALS = compiled.RealLoops(
     partial(gates.gated, 2),
     softmax.softmax,
     depthwise.depthwise,
-    maxima.maxima,
+    pools.pools,
     OF_TILES,
 )
 INTEGERS = compiled.IntegerLoops(

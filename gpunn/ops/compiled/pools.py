@@ -1,0 +1,117 @@
+"""Pools of reals, as a loop whose parts of rows have machine code of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpunn.ops.compiled.vectors import Code
+from gpunn.ops.compiled.windows import Cells, Part, PartCode, Walk
+from gpunn.types import Array
+
+MAXIMA, MEANS = range(2)  # kinds of pools
+
+
+def pools(
+    x: Array,
+    kind: int,
+    rows: Array,
+    columns: Array,
+    steps: tuple[int, int, int],
+    sizes: tuple[int, int, int],
+    out: Array,
+) -> None:
+    """Write the maxima or the means of windows of each channel of float32 x; NaN is the greatest.
+
+    x, out: flat. rows, columns: as those of gpunn.ops.kernels.window_parts. steps: from a row of the window,
+    a cell and a pixel to the next. sizes: images, and the numbers of one of x, and of a row of the result. A
+    mean is of the cells that see x, which are added up in their order.
+    """
+    (images, image, across), (down, beside, apart) = sizes, steps
+    for n in range(images):
+        for y in range(len(rows)):
+            line = n * len(rows) + y
+            for part in columns:
+                cells = (n * image + rows[y, 0] + part[0], rows[y, 2], part[2], down, beside)
+                part_pool(x, kind, cells, (line * across + part[3], part[4], part[5], apart), out)
+
+
+def part_pool(x: Array, kind: int, cells: Cells, part: Part, out: Array) -> None:
+    """Write what pools() writes for a part of a row."""
+    (place, rows, columns, down, beside), (to, length, pixels, apart) = cells, part
+    combine, first = (np.maximum, -np.inf) if kind == MAXIMA else (np.add, 0)
+    for p in range(pixels):
+        found = np.full(length, first, np.float32)
+        for i in range(rows):
+            for j in range(columns):
+                cell = place + p * apart + i * down + j * beside
+                combine(found, x[cell : cell + length], out=found)
+        if kind == MEANS:
+            found /= np.float32(rows * columns)
+        out[to + p * length :][:length] = found
+
+
+def part_pool_code(code: Code, operands: Sequence[Any]) -> None:
+    """Write the code of part_pool()."""
+    x, kind, cells, part, out = operands
+    _, rows, columns, *_ = cells
+    of, numbers = code.builder, code.of(x.data.type.pointee)
+    ways = _Maxima(code, numbers), _Means(code, numbers, of.mul(rows, columns))
+    with of.if_else(of.icmp_signed("==", kind, code.index(MAXIMA))) as branches:
+        for branch, arithmetic in zip(branches, ways, strict=True):
+            with branch:
+                PartCode(code, x, cells, part, out, lambda *_, found=arithmetic: found).write()
+
+
+class _Pool:
+    """What both kinds have in common: nothing belongs to a cell."""
+
+    def __init__(self, code: Code, numbers: Any) -> None:
+        self._code, self._numbers = code, numbers
+
+    def walks(self) -> Sequence[Walk]:
+        """Return no places."""
+        return ()
+
+    def of_cell(self, places: Sequence[Any]) -> None:
+        """Return nothing."""
+
+
+class _Maxima(_Pool):
+    """The greatest number of all cells."""
+
+    def begin(self) -> Any:
+        """Return the lowest numbers."""
+        return self._numbers([-np.inf] * self._code.lanes)
+
+    def add(self, found: Any, numbers: Any, of_cell: None, vector: int) -> Any:
+        """Return the greater numbers, or what is undefined."""
+        of = self._code.builder
+        above = of.or_(of.fcmp_ordered(">", numbers, found), of.fcmp_unordered("!=", numbers, numbers))
+        return of.select(above, numbers, found)
+
+    def finish(self, found: Any, vector: int) -> Any:
+        """Return what was found."""
+        return found
+
+
+class _Means(_Pool):
+    """The sums of all cells, over their count."""
+
+    def __init__(self, code: Code, numbers: Any, count: Any) -> None:
+        super().__init__(code, numbers)
+        self._count = code.splat(code.builder.sitofp(count, numbers.element))
+
+    def begin(self) -> Any:
+        """Return zeros."""
+        return self._numbers(None)
+
+    def add(self, found: Any, numbers: Any, of_cell: None, vector: int) -> Any:
+        """Return sums."""
+        return self._code.builder.fadd(found, numbers)
+
+    def finish(self, found: Any, vector: int) -> Any:
+        """Return means."""
+        return self._code.builder.fdiv(found, self._count)
