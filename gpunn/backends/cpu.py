@@ -15,6 +15,7 @@ from gpunn.backends import fork
 from gpunn.backends.base import NO_VALUES, Span, Stats, Trace, beginning, copied
 from gpunn.backends.blas import HostProducts
 from gpunn.backends.interrupt import ENDED, check, check_not_reentered, current, holding
+from gpunn.backends.lines import joints
 from gpunn.backends.queue import RunQueue
 from gpunn.backends.subnormal import flushing, may_flush
 from gpunn.backends.worker import Job
@@ -214,7 +215,10 @@ class CpuProgram:
         self.constants: Mapping[Hashable, int] = {}
         self.bundles: Sequence[Sequence[Kernel]] = ()
         self._graph = PreparedGraph(
-            plan.model, widened_constants(plan.model.operations), last_uses(plan.model)
+            plan.model,
+            widened_constants(plan.model.operations),
+            last_uses(plan.model),
+            joints(plan.model) if loops is not None and loops.reals is not None else None,
         )
         self._products = HostProducts(_with_hosted(plan.model.operations), threads)
         self._steps = [(step, self._products.threads(step.operation)) for step in self._graph.steps]

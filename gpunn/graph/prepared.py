@@ -24,12 +24,23 @@ class Step(NamedTuple):
     run: Callable[[Values], None]
 
 
+class Joint(NamedTuple):
+    """Another way to compute an operation, and what stands before it if its result is read here alone.
+
+    make: makes a function of the operands in the first run.
+    """
+
+    operands: tuple[Operand, ...]
+    make: Callable[[], Callable[..., Array]]
+    before: Operation | None = None
+
+
 class PreparedGraph:
     """A graph without pending operations as a list of steps.
 
     `constants` are values to take instead of those of constants, for instance widened ones; `dead` are the
-    operands that nothing needs after an operation. The caller of a step has numpy ignore overflow and the
-    like (numpy.errstate).
+    operands that nothing needs after an operation; `joints` are other ways to compute some. The caller of a
+    step has numpy ignore overflow and the like (numpy.errstate).
     """
 
     def __init__(
@@ -37,13 +48,16 @@ class PreparedGraph:
         graph: Graph,
         constants: Mapping[Operand, Array] | None = None,
         dead: Mapping[Operation, Sequence[Operand]] | None = None,
+        joints: Mapping[Operation, Joint] | None = None,
     ) -> None:
         self._begin: Values = [None]  # number 0 stands for operands that are absent
         self._numbers: dict[Operand, int] = {}
         self._constants = constants or {}
         self.inputs = [self._fresh(i) for i in graph.inputs]
         self.variables = {v: self._fresh(v) for v in graph.variables}
-        self.steps = [self._step(o, (dead or {}).get(o, ())) for o in graph.operations]
+        self._dead, self._joints = dead or {}, joints or {}
+        included = {joint.before for joint in self._joints.values()}
+        self.steps = [self._step(o) for o in graph.operations if o not in included]
         self.outputs = [self._result(o) for o in graph.outputs]
         self._updates = {v: self._result(o) for v, o in graph.updates.items()}
 
@@ -93,18 +107,30 @@ class PreparedGraph:
             self._begin[-1] = self._constants.get(operand, operand.value)
         return self._numbers[operand]
 
-    def _step(self, operation: Operation, dead: Sequence[Operand]) -> Step:
+    def _step(self, operation: Operation) -> Step:
+        joint = self._joints.get(operation)
+        if joint is not None:
+            return self._joint_step(operation, joint)
         inputs = [self._number(i) for i in operation.inputs]
         stored = [(self._fresh(o), o.type.dtype.numpy) for o in operation.outputs]
-        gone = [self._number(o) for o in dead if _is_large(o)]
         bound, direct = operation.bound(), operation.direct()
         if bound is not None:
-            run = _bound_step(bound, inputs[0], *[number for number, _ in stored])
+            run = _made_step(bound, inputs[:1], *[number for number, _ in stored])
         elif direct is not None:
             run = _direct_step(direct, inputs, [number for number, _ in stored])
         else:
             run = _stored_step(operation.prepared(), inputs, stored)
-        return Step(operation, _freeing(run, gone) if gone else run)
+        return Step(operation, self._freeing(run, operation))
+
+    def _joint_step(self, operation: Operation, joint: Joint) -> Step:
+        inputs, (result,) = [self._number(i) for i in joint.operands], operation.outputs
+        run = _made_step(joint.make, inputs, self._fresh(result))
+        return Step(operation, self._freeing(run, operation, joint.before))
+
+    def _freeing(self, run: Callable[[Values], None], *done: Operation | None) -> Callable[[Values], None]:
+        dead = [o for operation in done if operation is not None for o in self._dead.get(operation, ())]
+        gone = [self._numbers[o] for o in dead if _is_large(o) and o in self._numbers]
+        return _freeing(run, gone) if gone else run
 
 
 def _freeing(run: Callable[[Values], None], gone: Sequence[int]) -> Callable[[Values], None]:
@@ -139,17 +165,26 @@ def _stored_step(
     return run
 
 
-def _bound_step(make: Callable[[], Callable[..., Any]], x: int, result: int) -> Callable[[Values], None]:
-    """Return a step of a function of one value, which is made in its first run."""
+def _made_step(
+    make: Callable[[], Callable[..., Any]], inputs: Sequence[int], result: int
+) -> Callable[[Values], None]:
+    """Return a step of a function of one value or two, which is made in its first run."""
     compute: Callable[..., Any] | None = None
+    x, *others = inputs
 
-    def run_bound(values: Values) -> None:
+    def run_unary(values: Values) -> None:
         nonlocal compute
         if compute is None:
             compute = make()
         values[result] = compute(values[x])
 
-    return run_bound
+    def run_binary(values: Values) -> None:
+        nonlocal compute
+        if compute is None:
+            compute = make()
+        values[result] = compute(values[x], values[others[0]])
+
+    return run_binary if others else run_unary
 
 
 def _direct_step(

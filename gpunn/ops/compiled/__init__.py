@@ -57,6 +57,8 @@ class RealLoops(NamedTuple):
     """The loops for float32; of_tiles: None where the CPU has no instructions for them."""
 
     finish: Loop
+    scaled: Loop
+    added: Loop
     gated: Loop
     softmax: Loop
     depthwise: Loop
@@ -127,9 +129,18 @@ class Maker:
     @cached_property
     def reals(self) -> RealLoops:
         """Compile the loops for float32, or load them."""
-        single = self._single
-        finish = self._compiled(loops.finish, (self._result(single), self._given(single), single, single))
-        return RealLoops(finish, self._gated(), self._softmax(), self.depthwise, self._pools(), self.of_tiles)
+        single, given, result = self._single, self._given, self._result
+        numbers, bounds = given(single), self._pair(single)
+        return RealLoops(
+            self._compiled(loops.finish, (result(single), numbers, single, single)),
+            self._compiled(loops.scaled, (given(single, 2), numbers, numbers, bounds, result(single))),
+            self._compiled(loops.added, (numbers, numbers, bounds, result(single, 1))),
+            self._gated(),
+            self._softmax(),
+            self.depthwise,
+            self._pools(),
+            self.of_tiles,
+        )
 
     @cached_property
     def integers(self) -> IntegerLoops:

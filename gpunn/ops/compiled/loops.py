@@ -25,6 +25,27 @@ def finish(sums: Array, bias: Array, low: Any, high: Any) -> None:
             row[k] = high if s > high else s
 
 
+def scaled(x: Array, factor: Array, summand: Array, bounds: tuple[Any, Any], out: Array) -> None:
+    """Write factor x + summand of float32 x [P, C], with a number for each channel, between bounds."""
+    low, high = bounds
+    pixels, channels = x.shape
+    for p in range(pixels):
+        row, to = x[p], out[p]
+        for k in range(channels):
+            t = row[k] * factor[k] + summand[k]
+            t = low if t < low else t
+            to[k] = high if t > high else t
+
+
+def added(a: Array, b: Array, bounds: tuple[Any, Any], out: Array) -> None:
+    """Write the sums of two tensors of float32, between bounds; all arrays are flat."""
+    low, high = bounds
+    for k in range(len(out)):
+        t = a[k] + b[k]
+        t = low if t < low else t
+        out[k] = high if t > high else t
+
+
 def requantize(
     sums: Array,
     multiplier: Array,

@@ -66,7 +66,7 @@ def part_pool_code(code: Code, operands: Sequence[Any]) -> None:
 
 
 class _Pool:
-    """What both kinds have in common: nothing belongs to a cell."""
+    """Both kinds of pools, to whose cells nothing belongs."""
 
     def __init__(self, code: Code, numbers: Any) -> None:
         self._code, self._numbers = code, numbers

@@ -33,7 +33,7 @@ class Walk(NamedTuple):
 
 
 class Arithmetic(Protocol):
-    """What is computed of the cells of a window, for some vectors of numbers."""
+    """The arithmetic of the cells of a window, for some vectors of numbers."""
 
     def walks(self) -> Sequence[Walk]:
         """Return the places that of_cell() takes, at the first cell."""

@@ -1,4 +1,4 @@
-"""What the windows of a result see of images, as places of numbers that lie side by side: for compiled loops.
+"""Places of the numbers that the windows of a result see in images, for compiled loops.
 
 A loop takes a row of the result in parts, whose windows see cells of as many rows and columns. The numbers of
 a part lie side by side, and so do those that it sees of each cell, or they do so for each of its pixels.

@@ -27,6 +27,8 @@ OF_TILES = compiled.OfReals(real_products.real_products, Sizes(2, 3))
 OF_BYTES = compiled.OfBytes(dot_products.dot_products, channel_products.channel_products, Sizes(2, 3))
 REALS = compiled.RealLoops(
     loops.finish,
+    loops.scaled,
+    loops.added,
     partial(gates.gated, 2),
     softmax.softmax,
     depthwise.depthwise,

@@ -1,0 +1,147 @@
+"""Sums and products that the CPU backend computes in one loop, where numpy needs several passes.
+
+They are a product and then a sum with a number for each channel, as batch normalisation is where it stands
+before a layer; and such a product, such a sum, and a sum of two tensors, if they clamp their results.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gpunn.graph.consumers import consumers
+from gpunn.graph.graph import Graph
+from gpunn.graph.operation import Operand, Operation
+from gpunn.graph.prepared import Joint
+from gpunn.ops.compiled import TOGETHER, real_loops
+from gpunn.ops.contraction.prepared import UNBOUNDED, Ends, clamp_ends
+from gpunn.ops.memory import empty
+from gpunn.passes.scale import change_of
+from gpunn.types import Array, DType
+
+
+class _Line(NamedTuple):
+    """The function of x, factor * x + summand for each channel, which clamps its results to `ends`."""
+
+    x: Operand
+    factor: Array
+    summand: Array
+    ends: Ends
+
+    @property
+    def is_product(self) -> bool:
+        return not self.summand.any()
+
+    @property
+    def is_sum(self) -> bool:
+        return bool((np.abs(self.factor) == 1).all())
+
+
+def joints(model: Graph) -> Mapping[Operation, Joint]:
+    """Return the operations that one loop computes, by the last of them."""
+    readers, results = consumers(model), model.results
+    lines: dict[Operand, tuple[Operation, _Line]] = {}
+    found: dict[Operation, Joint] = {}
+    for operation in model.operations:
+        line = _line(operation)
+        if line is None:
+            joint = _sum_of_tensors(operation)
+            if joint is not None:
+                found[operation] = joint
+            continue
+        (y,) = operation.outputs
+        if line.is_product and line.ends is UNBOUNDED and y not in results and len(readers.get(y, ())) == 1:
+            lines[y] = operation, line
+        before, product = lines.get(line.x, (None, None))
+        if product is not None and line.is_sum:
+            whole = _Line(product.x, product.factor * line.factor, line.summand, line.ends)
+            found[operation] = Joint((product.x,), partial(_by_channel, whole, operation, before), before)
+        elif line.ends is not UNBOUNDED and (line.is_product or line.is_sum):
+            found[operation] = Joint((line.x,), partial(_by_channel, line, operation, None))
+    return found
+
+
+def _line(operation: Operation) -> _Line | None:
+    """Return what an operation of float32 on a tensor and constants computes; None for other operations."""
+    ends = _ends(operation)
+    computed = [i for i in operation.inputs if i is not None and i.value is None]
+    if ends is None or len(operation.inputs) != 2 or len(computed) != 1:
+        return None
+    (x,), (y,) = computed, operation.outputs
+    change = change_of(operation, x) if x.type == y.type else None
+    if change is None:
+        return None
+    factor, summand = (numbers.astype(np.float32) for numbers in change)
+    exact = np.array_equal(factor, change[0]) and np.array_equal(summand, change[1])
+    return _Line(x, factor, summand, ends) if exact else None
+
+
+def _ends(operation: Operation) -> Ends | None:
+    """Return what an operation of float32 clamps its results to; None for other operations."""
+    operands = [*operation.inputs, *operation.outputs]
+    if any(o is None or o.type.dtype is not DType.FLOAT32 for o in operands) or len(operation.outputs) != 1:
+        return None
+    if operation.direct() is None or operation.custom:
+        return None
+    activation: Any = operation.attrs.get("activation")
+    return clamp_ends(activation) if activation is None or isinstance(activation, str) else None
+
+
+def _sum_of_tensors(operation: Operation) -> Joint | None:
+    if operation.op != "add":
+        return None
+    ends, operands = _ends(operation), [i for i in operation.inputs if i is not None]
+    types = {o.type for o in (*operands, *operation.outputs)}
+    if ends is None or ends is UNBOUNDED or len(types) > 1 or any(o.value is not None for o in operands):
+        return None
+    return Joint(tuple(operands), partial(_added, operation, ends))
+
+
+def _added(operation: Operation, ends: Ends) -> Callable[..., Array]:
+    """Return what adds two tensors, in a loop where there is one."""
+    loops, compute, shape = real_loops(), operation.direct(), operation.outputs[0].type.shape
+    assert compute is not None
+    if loops is None:
+        return compute
+
+    def add(a: Array, b: Array) -> Array:
+        result = empty(shape, np.float32)
+        loops.added(a.reshape(-1), b.reshape(-1), ends, result.reshape(-1))
+        return result
+
+    return add
+
+
+def _by_channel(line: _Line, operation: Operation, before: Operation | None) -> Callable[[Array], Array]:
+    """Return what computes a line, in a loop where there is one, else by one operation after the other."""
+    loops, shape = real_loops(), operation.outputs[0].type.shape
+    if loops is None:
+        first, second = None if before is None else _of_x(before), _of_x(operation)
+        return second if first is None else lambda x: second(first(x))
+    channels, pixels = shape[-1], math.prod(shape[:-1])
+    most = max(1, min(pixels, TOGETHER // channels))
+    together = next(k for k in range(most, 0, -1) if pixels % k == 0)
+    # A sum with -0 leaves a product as it is.
+    summand = np.full_like(line.summand, -0.0) if line.is_product else line.summand
+    factor, summand = (np.tile(numbers, together) for numbers in (line.factor, summand))
+    rows = pixels // together, together * channels
+
+    def compute(x: Array) -> Array:
+        result = empty(shape, np.float32)
+        loops.scaled(x.reshape(rows), factor, summand, line.ends, result.reshape(rows))
+        return result
+
+    return compute
+
+
+def _of_x(operation: Operation) -> Callable[[Array], Array]:
+    """Return an operation on a tensor and constants as a function of the tensor."""
+    compute, (a, b) = operation.direct(), operation.inputs
+    assert compute is not None and a is not None and b is not None
+    if a.value is None:
+        return lambda x: compute(x, b.value)
+    return lambda x: compute(a.value, x)

@@ -1,0 +1,115 @@
+"""Sums and products in one loop of the CPU backend have the bits of numpy's passes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpunn import Model
+from gpunn.backends.lines import joints
+from gpunn.graph.operation import Operand
+from gpunn.graph.prepared import PreparedGraph
+from gpunn.ops import compiled
+from gpunn.types import DType, TensorType
+from tests.ops.compiled.plain import REALS
+from tests.ops.harness import random
+
+SHAPE = (2, 3, 5, 7)
+NUMBERS = random(5, 7)
+Layer = tuple[str, Any, dict[str, Any]]  # op, the other operand: None for a second input; attributes
+
+ONE: dict[str, list[Layer]] = {
+    "product and sum": [("mul", NUMBERS, {}), ("add", NUMBERS[::-1], {"activation": "relu"})],
+    "without a clamp": [("mul", NUMBERS, {}), ("add", NUMBERS[::-1], {})],
+    "product and difference": [("mul", NUMBERS[None, None], {}), ("sub", NUMBERS, {"activation": "relu6"})],
+    "one number": [("mul", np.float32(-3), {}), ("add", np.float32([[0.5]]), {"activation": "relu1"})],
+    "half": [("div", np.float32([2]), {}), ("add", NUMBERS, {})],
+    "a sum that clamps": [("add", NUMBERS, {"activation": "relu"})],
+    "a product that clamps": [("mul", NUMBERS, {"activation": "relu"})],
+    "two tensors": [("add", None, {"activation": "relu6"})],
+}
+MORE: dict[str, tuple[int, list[Layer]]] = {
+    "sum and product": (2, [("add", NUMBERS, {}), ("mul", NUMBERS, {})]),
+    "a third": (2, [("div", np.float32([3]), {}), ("add", NUMBERS, {})]),
+    "two products": (2, [("mul", NUMBERS, {}), ("mul", NUMBERS, {})]),
+    "product that clamps": (2, [("mul", NUMBERS, {"activation": "relu"}), ("add", NUMBERS, {})]),
+    "no clamp behind": (2, [("mul", NUMBERS, {}), ("add", NUMBERS, {"activation": "tanh"})]),
+    "two tensors, no clamp": (1, [("add", None, {})]),
+    "an axis more": (2, [("mul", random(2, 1, 1, 1, 1, 7), {}), ("add", NUMBERS, {})]),
+    "another axis": (2, [("mul", random(2, 5, 1), {}), ("add", NUMBERS, {})]),
+}
+
+
+def model_of(layers: Sequence[Layer], dtype: DType = DType.FLOAT32) -> tuple[Model, list[Operand]]:
+    """Return layers one after the other, and their results."""
+    model = Model("lines")
+    inputs = [model.input(name, TensorType(dtype, SHAPE)) for name in "xy"]
+    x, results = inputs[0], []
+    for k, (op, other, attrs) in enumerate(layers):
+        value = None if other is None else np.asarray(other, dtype.numpy)
+        operand = inputs[1] if value is None else model.constant(f"c{k}", value)
+        (x,) = model.add(op, [x, operand], attrs)
+        results.append(x)
+    model.output(x)
+    return model, results
+
+
+@pytest.mark.parametrize("name", ONE)
+@pytest.mark.parametrize("plain", [True, False])
+def test_one_loop_has_the_bits_of_numpy(name: str, plain: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def counted(name: str) -> Any:
+        return lambda *operands: (asked.append(name), getattr(REALS, name)(*operands))
+
+    own = REALS._replace(scaled=counted("scaled"), added=counted("added"))
+    if not plain:
+        pytest.importorskip("numba", reason="numba, of the extra fast-cpu, is not installed")
+    else:
+        monkeypatch.setattr("gpunn.compilation.assembly.load_loops", lambda *_: compiled.Loops(own, None))
+    model, _ = model_of(ONE[name])
+    values = [random(0, *SHAPE), random(1, *SHAPE)]
+    special = values[0].reshape(-1)[::9]
+    special[...] = np.resize([np.nan, -0.0, np.inf, 0.0, -np.inf, 1e30, -1e-30], special.size)
+    expected = model.compile("cpu", "fast-single-answer")(*values)
+    compiled_model = model.compile("cpu", "sustained-speed", threads=1)
+    for _ in range(2):
+        got = compiled_model(*values)
+        np.testing.assert_array_equal(got, expected)
+        if model.operations[-1].activation is None:  # else the sign of 0 is that of either side
+            np.testing.assert_array_equal(np.signbit(got), np.signbit(expected))
+    if plain:
+        assert asked == ["added" if name == "two tensors" else "scaled"] * 2
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_other_operations_stay_apart(name: str) -> None:
+    count, layers = MORE[name]
+    model, _ = model_of(layers)
+    assert not any(joint.before for joint in joints(model).values())
+    assert len(model.operations) == count
+
+
+def test_a_product_with_other_readers_stays() -> None:
+    model, (product, _) = model_of(ONE["product and sum"])
+    model.output(product)
+    assert [joint.before for joint in joints(model).values()] == [None]
+
+
+@pytest.mark.parametrize("dtype", [DType.FLOAT16, DType.INT32])
+def test_other_types_stay(dtype: DType) -> None:
+    layers: list[Layer] = [("mul", np.arange(7), {}), ("add", np.arange(7), {"activation": "relu"})]
+    model, _ = model_of(layers, dtype)
+    assert not joints(model)
+
+
+@pytest.mark.parametrize("name", ONE)
+def test_without_loops_one_follows_the_other(name: str) -> None:
+    model, _ = model_of(ONE[name])
+    values = [random(0, *SHAPE), random(1, *SHAPE)]
+    (expected,) = PreparedGraph(model).evaluate(values)
+    (got,) = PreparedGraph(model, joints=joints(model)).evaluate(values)
+    np.testing.assert_array_equal(got, expected)
