@@ -1,7 +1,8 @@
 """Sums and products that the CPU backend computes in one loop, where numpy needs several passes.
 
 They are a product and then a sum with a number for each channel, as batch normalisation is where it stands
-before a layer; and such a product, such a sum, and a sum of two tensors, if they clamp their results.
+before a layer; such a product, such a sum, and a sum of two tensors, if they clamp their results; and a sum
+with a tensor that gets further channels of zeros before.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from gpunn.graph.prepared import Joint
 from gpunn.ops.compiled import TOGETHER, real_loops
 from gpunn.ops.contraction.prepared import UNBOUNDED, Ends, clamp_ends
 from gpunn.ops.memory import empty
+from gpunn.ops.movement import basic
 from gpunn.passes.scale import change_of
 from gpunn.types import Array, DType
 
@@ -44,19 +46,23 @@ class _Line(NamedTuple):
 def joints(model: Graph) -> Mapping[Operation, Joint]:
     """Return the operations that one loop computes, by the last of them."""
     readers, results = consumers(model), model.results
-    lines: dict[Operand, tuple[Operation, _Line]] = {}
+    private: dict[Operand, Operation] = {}
+    lines: dict[Operation, _Line] = {}
     found: dict[Operation, Joint] = {}
     for operation in model.operations:
+        for y in operation.outputs:
+            if y not in results and len(readers.get(y, ())) == 1:
+                private[y] = operation
         line = _line(operation)
         if line is None:
-            joint = _sum_of_tensors(operation)
+            joint = _sum_of_tensors(operation, private)
             if joint is not None:
                 found[operation] = joint
             continue
-        (y,) = operation.outputs
-        if line.is_product and line.ends is UNBOUNDED and y not in results and len(readers.get(y, ())) == 1:
-            lines[y] = operation, line
-        before, product = lines.get(line.x, (None, None))
+        if line.is_product and line.ends is UNBOUNDED:
+            lines[operation] = line
+        before = private.get(line.x)
+        product = None if before is None else lines.get(before)
         if product is not None and line.is_sum:
             whole = _Line(product.x, product.factor * line.factor, line.summand, line.ends)
             found[operation] = Joint((product.x,), partial(_by_channel, whole, operation, before), before)
@@ -91,26 +97,45 @@ def _ends(operation: Operation) -> Ends | None:
     return clamp_ends(activation) if activation is None or isinstance(activation, str) else None
 
 
-def _sum_of_tensors(operation: Operation) -> Joint | None:
+def _sum_of_tensors(operation: Operation, private: Mapping[Operand, Operation]) -> Joint | None:
+    """Return a sum of two tensors of one shape, one of which may get channels just before."""
     if operation.op != "add":
         return None
-    ends, operands = _ends(operation), [i for i in operation.inputs if i is not None]
+    ends, operands = _ends(operation), [i for i in operation.inputs if i is not None and i.value is None]
     types = {o.type for o in (*operands, *operation.outputs)}
-    if ends is None or ends is UNBOUNDED or len(types) > 1 or any(o.value is not None for o in operands):
+    if ends is None or len(types) > 1 or len(operands) < 2:
         return None
-    return Joint(tuple(operands), partial(_added, operation, ends))
+    for a, b in (operands, operands[::-1]):
+        pad = private.get(b)
+        x = None if pad is None else _with_fewer_channels(pad)
+        if x is not None:
+            return Joint((a, x), partial(_added, operation, ends, pad), pad)
+    return None if ends is UNBOUNDED else Joint(tuple(operands), partial(_added, operation, ends, None))
 
 
-def _added(operation: Operation, ends: Ends) -> Callable[..., Array]:
+def _with_fewer_channels(operation: Operation) -> Operand | None:
+    """Return the tensor behind whose channels an operation puts zeros, and nothing else; else None."""
+    if operation.definition is not basic.pad or operation.attrs["value"] != 0:
+        return None
+    (x,), (*others, (before, _)) = operation.inputs, operation.attrs["paddings"]
+    only_behind = before == 0 and not any(map(any, others))
+    return x if only_behind and x is not None and x.value is None else None
+
+
+def _added(operation: Operation, ends: Ends, pad: Operation | None) -> Callable[..., Array]:
     """Return what adds two tensors, in a loop where there is one."""
     loops, compute, shape = real_loops(), operation.direct(), operation.outputs[0].type.shape
-    assert compute is not None
+    padded = (lambda b: b) if pad is None else pad.direct()
+    assert compute is not None and padded is not None
     if loops is None:
-        return compute
+        return lambda a, b: compute(a, padded(b))
+    pixels = 1 if pad is None else math.prod(shape[:-1])
+    rows = pixels, math.prod(shape) // pixels
 
     def add(a: Array, b: Array) -> Array:
         result = empty(shape, np.float32)
-        loops.added(a.reshape(-1), b.reshape(-1), ends, result.reshape(-1))
+        narrow = rows if pad is None else (pixels, b.shape[-1])
+        loops.added(a.reshape(rows), b.reshape(narrow), ends, result.reshape(rows))
         return result
 
     return add

@@ -13,7 +13,7 @@ from gpunn.backends.lines import joints
 from gpunn.graph.operation import Operand
 from gpunn.graph.prepared import PreparedGraph
 from gpunn.ops import compiled
-from gpunn.types import DType, TensorType
+from gpunn.types import DType, TensorType, float32
 from tests.ops.compiled.plain import REALS
 from tests.ops.harness import random
 
@@ -40,6 +40,15 @@ MORE: dict[str, tuple[int, list[Layer]]] = {
     "two tensors, no clamp": (1, [("add", None, {})]),
     "an axis more": (2, [("mul", random(2, 1, 1, 1, 1, 7), {}), ("add", NUMBERS, {})]),
     "another axis": (2, [("mul", random(2, 5, 1), {}), ("add", NUMBERS, {})]),
+}
+
+
+# Paddings, a value, and whether a sum includes the pad before it
+PADS: dict[str, tuple[list[tuple[int, int]], float, bool]] = {
+    "channels behind": ([(0, 0), (0, 0), (0, 0), (0, 3)], 0.0, True),
+    "channels before": ([(0, 0), (0, 0), (0, 0), (3, 0)], 0.0, False),
+    "columns": ([(0, 0), (0, 0), (1, 0), (0, 3)], 0.0, False),
+    "ones": ([(0, 0), (0, 0), (0, 0), (0, 3)], 1.0, False),
 }
 
 
@@ -83,6 +92,27 @@ def test_one_loop_has_the_bits_of_numpy(name: str, plain: bool, monkeypatch: pyt
             np.testing.assert_array_equal(np.signbit(got), np.signbit(expected))
     if plain:
         assert asked == ["added" if name == "two tensors" else "scaled"] * 2
+
+
+@pytest.mark.parametrize("activation", [None, "relu6"])
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("name", PADS)
+def test_a_sum_with_further_channels_of_zeros(name: str, turned: bool, activation: str | None) -> None:
+    paddings, value, included = PADS[name]
+    model = Model("pad")
+    shape = tuple(n + sum(around) for n, around in zip(SHAPE, paddings, strict=True))
+    x, y = model.input("x", float32(*SHAPE)), model.input("y", float32(*shape))
+    (padded,) = model.add("pad", [x], {"paddings": paddings, "value": value})
+    operands = [y, padded] if turned else [padded, y]
+    model.output(*model.add("add", operands, {"activation": activation}))
+    found = joints(model)
+    assert any(joint.before for joint in found.values()) == included
+    values = [random(0, *SHAPE), random(1, *shape)]
+    (expected,) = PreparedGraph(model).evaluate(values)
+    for loops in (None, compiled.Loops(REALS, None)):
+        with compiled.in_use(loops):
+            (got,) = PreparedGraph(model, joints=found).evaluate(values)
+        np.testing.assert_array_equal(got, expected)
 
 
 @pytest.mark.parametrize("name", MORE)

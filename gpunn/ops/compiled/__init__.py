@@ -134,7 +134,7 @@ class Maker:
         return RealLoops(
             self._compiled(loops.finish, (result(single), numbers, single, single)),
             self._compiled(loops.scaled, (given(single, 2), numbers, numbers, bounds, result(single))),
-            self._compiled(loops.added, (numbers, numbers, bounds, result(single, 1))),
+            self._compiled(loops.added, (given(single, 2), given(single, 2), bounds, result(single))),
             self._gated(),
             self._softmax(),
             self.depthwise,

@@ -38,12 +38,19 @@ def scaled(x: Array, factor: Array, summand: Array, bounds: tuple[Any, Any], out
 
 
 def added(a: Array, b: Array, bounds: tuple[Any, Any], out: Array) -> None:
-    """Write the sums of two tensors of float32, between bounds; all arrays are flat."""
+    """Write the sums of float32 a [P, C] and b [P, D], between bounds; further channels of b are 0."""
     low, high = bounds
-    for k in range(len(out)):
-        t = a[k] + b[k]
-        t = low if t < low else t
-        out[k] = high if t > high else t
+    (pixels, channels), known = a.shape, b.shape[1]
+    for p in range(pixels):
+        row, other, to = a[p], b[p], out[p]
+        for k in range(known):
+            t = row[k] + other[k]
+            t = low if t < low else t
+            to[k] = high if t > high else t
+        for k in range(known, channels):
+            t = row[k] + np.float32(0)
+            t = low if t < low else t
+            to[k] = high if t > high else t
 
 
 def requantize(
