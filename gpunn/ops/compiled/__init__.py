@@ -71,6 +71,7 @@ class IntegerLoops(NamedTuple):
 
     requantize: Loop
     floors: Loop
+    sums: Loop
     pair_sums: Loop
     lines: Loop
     look_up: Loop
@@ -155,6 +156,7 @@ class Maker:
                 loops.floors,
                 *((given(single, 2), *line(r), result(s)) for r in (double, single) for s in stored),
             ),
+            self._compiled(loops.sums, *((given(s, 3), result(self._types.int32)) for s in stored)),
             self._compiled(loops.pair_sums, *((given(s), given(s), *added, result(s, 1)) for s in stored)),
             self._lines(),
             self._look_up(),

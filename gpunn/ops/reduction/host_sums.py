@@ -14,10 +14,13 @@ from typing import Any
 import numpy as np
 
 from gpunn.ops.call import Call
+from gpunn.ops.compiled import integer_loops
+from gpunn.ops.op import EIGHT_BITS
 from gpunn.types import Array, DType
 
 SHORT = 128  # numbers in a row, up to which numpy takes longer to add it up
 WIDE = 512  # channels that are added up at a time; numpy is as quick with more
+MOST_BYTES = 1 << 23  # whose sum fits 32 bits
 LEAST = 1 << 11  # numbers in all, for which more counts than what is around each call
 
 _add: Any = np.add.reduce
@@ -36,17 +39,15 @@ def by_product(call: Call, axes: Sequence[int]) -> Callable[[Array], Array] | No
 
     None where numpy takes less time, or where the axes lie apart.
     """
-    shape, size = call.x.shape, call.x.size
-    if size < LEAST or not axes or axes[-1] - axes[0] >= len(axes):
+    sizes, result = _around(call, axes), call.y.shape
+    if sizes is None:
         return None
-    batch, channels = math.prod(shape[: axes[0]]), math.prod(shape[axes[-1] + 1 :])
-    count, result = size // (batch * channels), call.y.shape
+    batch, count, channels = sizes
     if channels == 1:
         return _of_rows(batch, count, result) if 1 < count <= SHORT < batch else None
-    most = min(count, WIDE // channels)
-    if not most or count < SHORT:
+    together = _together(count, channels)
+    if together is None or count < SHORT:
         return None
-    together = next(k for k in range(most, 0, -1) if count % k == 0)
     pixels, ones = (
         (batch, count // together, together * channels),
         np.ones((1, count // together), np.float32),
@@ -57,6 +58,46 @@ def by_product(call: Call, axes: Sequence[int]) -> Callable[[Array], Array] | No
         return np.asarray(_add(total.reshape(batch, together, channels), 1).reshape(result))
 
     return of_pixels
+
+
+def by_loop(call: Call, axes: Sequence[int]) -> Callable[[Array], Array | None] | None:
+    """Return the sum of 8 bits along axes, in order, in a compiled loop; without loops it gives None.
+
+    None where numpy takes less time, where the axes lie apart, or sums do not fit 32 bits.
+    """
+    sizes, result = _around(call, axes), call.y.shape
+    if sizes is None or call.x.dtype not in EIGHT_BITS or sizes[1] > MOST_BYTES:
+        return None
+    batch, count, channels = sizes
+    together = _together(count, channels) or 1
+    pixels = batch, count // together, together * channels
+
+    def sums(x: Array) -> Array | None:
+        loops = integer_loops()
+        if loops is None:
+            return None
+        total = np.zeros((batch, together * channels), np.int32)
+        loops.sums(x.reshape(pixels), total)
+        return np.asarray(_add(total.reshape(batch, together, channels), 1).reshape(result))
+
+    return sums
+
+
+def _around(call: Call, axes: Sequence[int]) -> tuple[int, int, int] | None:
+    """Return how many numbers of a call's x lie before axes, along them and behind them; None where they lie
+    apart, or for few numbers in all.
+    """
+    shape, size = call.x.shape, call.x.size
+    if size < LEAST or not axes or axes[-1] - axes[0] >= len(axes):
+        return None
+    batch, channels = math.prod(shape[: axes[0]]), math.prod(shape[axes[-1] + 1 :])
+    return batch, size // (batch * channels), channels
+
+
+def _together(count: int, channels: int) -> int | None:
+    """Return how many pixels count as one of more channels; None for many channels."""
+    most = min(count, WIDE // channels)
+    return next(k for k in range(most, 0, -1) if count % k == 0) if most else None
 
 
 def _of_rows(rows: int, length: int, result: tuple[int, ...]) -> Callable[[Array], Array]:

@@ -32,7 +32,7 @@ from gpunn.ops.fixed_point.affine import (
 )
 from gpunn.ops.memory import scratch
 from gpunn.ops.op import EIGHT_BITS
-from gpunn.ops.reduction.host_sums import by_product
+from gpunn.ops.reduction.host_sums import by_loop, by_product
 from gpunn.types import Array, DType
 
 EXACT = 2**24  # up to which float32 has all integers
@@ -95,8 +95,12 @@ def _total(call: Call) -> Callable[[Array], Array]:
         return lambda x: np.asarray(np.sum(x, axis=axes, keepdims=keep, dtype=np.int64))
     single = np.dtype(np.float32)
     add = by_product(call, axes) or (lambda numbers: numbers.sum(axes, keepdims=keep))
+    in_loop = by_loop(call, axes)
 
     def total(x: Array) -> Array:
+        sums = None if in_loop is None else in_loop(x)
+        if sums is not None:
+            return sums
         numbers = scratch("numbers", x.shape, single)
         numbers[...] = x
         return np.asarray(add(numbers).astype(np.int64))

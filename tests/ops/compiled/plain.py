@@ -38,6 +38,7 @@ REALS = compiled.RealLoops(
 INTEGERS = compiled.IntegerLoops(
     loops.requantize,
     loops.floors,
+    loops.sums,
     loops.pair_sums,
     partial(rows.lines, 2),
     rows.look_up,
