@@ -29,6 +29,7 @@ from gpunn.ops.check import FLOATS
 from gpunn.ops.compiled import PRODUCT_THREADS, Loops, use
 from gpunn.ops.control import while_loop
 from gpunn.ops.memory import Memory, ShortBuffers
+from gpunn.ops.recurrent.host_steps import LOOPED
 from gpunn.planning.liveness import last_uses
 from gpunn.planning.plan import Plan
 from gpunn.types import Array, DType, TensorType
@@ -186,15 +187,16 @@ def _dense(state: Mapping[Operand, Array]) -> dict[Operand, Array]:
     return {variable: np.asarray(value, order="C") for variable, value in state.items()}
 
 
-def computed_types(plan: Plan) -> tuple[bool, bool]:
-    """Tell whether the runs of a plan compute real numbers, and whether they compute stored integers."""
-    reals = integers = False
+def computed_kinds(plan: Plan) -> tuple[bool, bool, bool]:
+    """Tell whether runs of a plan compute real numbers, stored integers, and steps of recurrent layers."""
+    reals = integers = steps = False
     for operation in _with_hosted(plan.model.operations):
+        steps = steps or (operation.op in LOOPED and not operation.integer)
         if operation.integer:
             integers = True
         elif not operation.definition.raw:
             reals = reals or (_is_real(operation.inputs) and _is_real(operation.outputs))
-    return reals, integers
+    return reals, integers, steps
 
 
 def _is_real(operands: Iterable[Operand | None]) -> bool:
@@ -226,7 +228,7 @@ class CpuProgram:
         self._initial = dict(plan.model.variables)
         self._state = _dense(self._initial)
         self._memory = Memory()
-        _, integers = computed_types(plan)
+        _, integers, _ = computed_kinds(plan)
         self._buffers: AbstractContextManager[object] = ShortBuffers() if integers else nullcontext()
         self._loops = loops
         self._lock = fork.lock()  # of a run

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpunn.backends.base import Program
-from gpunn.backends.cpu import CpuProgram, HostBody, computed_types, itself
+from gpunn.backends.cpu import CpuProgram, HostBody, computed_kinds, itself
 from gpunn.backends.interrupt import Stop, check
 from gpunn.compilation.host_memory import needed_on_host
 from gpunn.compilation.on_gpu import Lowered, lowered_loops, placed_on_gpu
@@ -156,7 +156,7 @@ def _program(plan: Plan, settings: Settings) -> Program:
     """Return the program of a plan; wgpu, which takes long, is imported only for a GPU."""
     if settings.gpu is None:
         unhurried = settings.sustained and settings.limits.compile_seconds is None
-        loops = load_loops(*computed_types(plan)) if unhurried else None
+        loops = load_loops(*computed_kinds(plan)) if unhurried else None
         return CpuProgram(plan, settings.frames, settings.threads, loops)
     from gpunn.backends.webgpu.program import WebGpuProgram
 

@@ -28,6 +28,7 @@ from gpunn.ops.compiled import (
     real_products,
     rows,
     softmax,
+    steps,
 )
 from gpunn.ops.compiled.tiles import boxes, tile_code
 from gpunn.ops.compiled.vectors import OF_BYTES, OF_REALS, Sizes, teach_numba, vector_sizes
@@ -79,24 +80,34 @@ class IntegerLoops(NamedTuple):
     of_bytes: OfBytes | None
 
 
+class StepLoops(NamedTuple):
+    """The loops for steps of recurrent layers of float32; `lanes` are those of their vectors."""
+
+    lstm: Loop
+    gru: Loop
+    lanes: int
+
+
 class Loops(NamedTuple):
-    """The loops of this package that a program uses; None for those of a type that it does not have."""
+    """The loops of this package that a program uses; None for those of a kind that it does not have."""
 
     reals: RealLoops | None
     integers: IntegerLoops | None
+    steps: StepLoops | None = None
 
 
 @cache
-def load(reals: bool = True, integers: bool = True) -> Loops | None:
-    """Compile the loops for these types, or load what has been compiled; None if numba is not installed.
+def load(reals: bool = True, integers: bool = True, steps: bool = True) -> Loops | None:
+    """Compile the loops of these kinds, or load what has been compiled; None if numba is not installed.
 
     Warns, and returns None, if numba is installed but does not go with what else is, or with the loops.
     """
-    if not (reals or integers) or importlib.util.find_spec("numba") is None:
+    if not (reals or integers or steps) or importlib.util.find_spec("numba") is None:
         return None
     try:
         found = maker()
-        return Loops(found.reals if reals else None, found.integers if integers else None)
+        of_types = found.reals if reals else None, found.integers if integers else None
+        return Loops(*of_types, found.steps if steps else None)
     except ImportError as error:  # numba refuses versions of numpy that it does not know
         reason = f"numba cannot be used, so loops run in numpy: {error}"
     except Exception as error:  # another version of numba or LLVM than those that are known
@@ -163,6 +174,20 @@ class Maker:
             self.depthwise,
             self.of_bytes,
         )
+
+    @cached_property
+    def steps(self) -> StepLoops:
+        """Compile the loops for steps of recurrent layers, or load them."""
+        for function in (steps.add_product, steps.tanh_of):
+            self._jitable(function)
+        teach_numba(steps.tanh_of_vector, steps.tanh_code, self._lanes)
+        single, given = self._single, self._given
+        x, weights = given(single, 3), given(single, 2)
+        state, numbers, y = self._result(single), self._result(single, 1), self._result(single, 3)
+        of_lstm = self._index, x, weights, state, state, single, numbers, numbers, state, y
+        of_gru = self._index, x, weights, given(single), state, numbers, numbers, y
+        lstm, gru = self._compiled(steps.lstm_steps, of_lstm), self._compiled(steps.gru_steps, of_gru)
+        return StepLoops(partial(lstm, self._lanes), partial(gru, self._lanes), self._lanes)
 
     def _lines(self) -> Loop:
         lanes = rows.LANES if self._of_bytes is None else self._of_bytes.lanes
@@ -298,6 +323,12 @@ def integer_loops() -> IntegerLoops | None:
     """Return the loops for stored integers that a run shall use; None for numpy."""
     loops = _CURRENT.get()
     return None if loops is None else loops.integers
+
+
+def step_loops() -> StepLoops | None:
+    """Return the loops for steps of recurrent layers that a run shall use; None for numpy."""
+    loops = _CURRENT.get()
+    return None if loops is None else loops.steps
 
 
 def depthwise_loop() -> Loop | None:

@@ -12,9 +12,15 @@ from typing import Any
 import numpy as np
 
 from gpunn.ops.call import Call
+from gpunn.ops.compiled import StepLoops, step_loops
+from gpunn.ops.contraction.pieces import remembered
 from gpunn.ops.recurrent.rnn import in_time, out_of_time
 from gpunn.types import Array, DType
 
+LOOPED = "lstm", "lstm_recurrence", "gru_reset_after"  # the ops that have loops
+MOST_UNITS = 256  # of a layer whose weights the first caches hold
+MOST_STATES = 4  # that a loop multiplies one after the other
+_LSTM_SHARES = 0.5, 0.5, 1, 0.5  # of sums whose function is the hyperbolic tangent
 _LSTM = "logistic", "tanh", "tanh"  # the activations that are prepared
 _GRU = "logistic", "tanh"
 _FLAT = 20.0  # from here on these are 1, or -1 or 0, in float32: to clip what is farther away changes nothing
@@ -29,10 +35,16 @@ def prepare_lstm(call: Call) -> Run | None:
         return None
     order, limit = (call["time_major"], call["reverse"]), call["cell_clip"]
 
+    units = call.input(1).shape[1]
+    shares, rest = _gates(units, *_LSTM_SHARES), _gates(units, 0.5, 0.5, 0, 0.5)
+    weights_of = remembered(lambda r: _halved(r, shares))
+
     def run(x: Array, r: Array, h: Array, c: Array, *absent: Any) -> tuple[Array, ...]:
-        units = r.shape[1]
-        shares, rest = _gates(units, 0.5, 0.5, 1, 0.5), _gates(units, 0.5, 0.5, 0, 0.5)
-        weights, sums, c = _halved(r, shares), in_time(x, *order) * shares, c.copy()
+        weights, sums, loops = weights_of(r), in_time(x, *order) * shares, step_loops()
+        if loops is not None and _few(h):
+            h, c, y, _ = _lstm_in_loop(loops, sums, weights, h, c, limit)
+            return h, c, np.ascontiguousarray(out_of_time(y, x, *order))
+        c = c.copy()
         y, gates = np.empty((*sums.shape[:2], units), np.float32), np.empty(sums.shape[1:], np.float32)
         entry, forget, cell, output = (gates[:, k * units : (k + 1) * units] for k in range(4))
         clips = limit > 0 and not np.abs(c).max() + len(sums) <= limit  # a step adds 1 at most
@@ -51,6 +63,66 @@ def prepare_lstm(call: Call) -> Run | None:
         return h.copy(), c, out_of_time(y, x, *order)
 
     return run
+
+
+def lstm_in_loop(call: Call) -> Run | None:
+    """Return a whole LSTM over a sequence, of the gates that are usual, as a function of its operands.
+
+    It asks for loops. None for single steps, for peepholes, projections, norms and other activations, and for
+    layers that BLAS multiplies sooner.
+    """
+    usual = (
+        call.x.dtype is DType.FLOAT32 and call.x.size and call.x.rank == 3 and call["activation"] == "tanh"
+    )
+    if not usual or not call.has(1) or any(call.has(k) for k in (9, 10, 11, 16, 20, 21, 22, 23)):
+        return None
+    batch, units = call.input(19).shape
+    if units > MOST_UNITS or batch > MOST_STATES:
+        return None
+    order, limit = (call["time_major"], call["reverse"]), call["cell_clip"]
+    shares = _gates(units, *_LSTM_SHARES)
+    known: list[tuple[tuple[Array, ...], tuple[Array, Array, Array]]] = []
+
+    def weights_of(gates: tuple[Array, ...]) -> tuple[Array, Array, Array]:
+        """Return the weights of x and of the state, and the bias of all gates, which are kept."""
+        if not known or any(a is not b for a, b in zip(known[0][0], gates, strict=True)):
+            of_x, of_state, bias = (np.concatenate(gates[k : k + 4]) for k in (0, 4, 8))
+            known[:] = [(gates, (_halved(of_x, shares), _halved(of_state, shares), bias * shares))]
+        return known[0][1]
+
+    def run(*operands: Array) -> tuple[Array, ...]:
+        x, h, c, loops = operands[0], operands[18], operands[19], step_loops()
+        assert loops is not None
+        of_x, weights, bias = weights_of((*operands[1:9], *operands[12:16]))
+        steps = in_time(x, *order)
+        sums = np.dot(steps.reshape(-1, steps.shape[2]), of_x)
+        sums += bias
+        h, c, y, gates = _lstm_in_loop(loops, sums.reshape(*steps.shape[:2], -1), weights, h, c, limit)
+        return gates, h, c, np.ascontiguousarray(out_of_time(y, x, *order))
+
+    return run
+
+
+def _lstm_in_loop(
+    loops: StepLoops, sums: Array, weights: Array, h: Array, c: Array, limit: float
+) -> tuple[Array, Array, Array, Array]:
+    """Return the last states, all output states, and the gates of the last step."""
+    units, (h, c), y = h.shape[1], (h.copy(), c.copy()), np.empty((*sums.shape[:2], h.shape[1]), np.float32)
+    gates = np.empty((len(h), 4 * units), np.float32)
+    memory = _memory(loops, 4 * units), _memory(loops, units)
+    clip = np.float32(limit if limit > 0 else np.inf)
+    loops.lstm(np.ascontiguousarray(sums), weights, h, c, clip, *memory, gates, y)
+    return h, c, y, gates
+
+
+def _memory(loops: StepLoops, count: int) -> Array:
+    """Return memory for so many numbers in whole vectors."""
+    return np.zeros(-(-count // loops.lanes) * loops.lanes, np.float32)
+
+
+def _few(h: Array) -> bool:
+    """Tell whether a loop multiplies states [B, U] sooner than BLAS."""
+    return len(h) <= MOST_STATES and h.shape[1] <= MOST_UNITS
 
 
 def prepare_rnn(call: Call) -> Run | None:
@@ -103,10 +175,18 @@ def prepare_gru_reset_after(call: Call) -> Run | None:
         return None
     order = call["time_major"], call["reverse"]
 
+    units = call.input(1).shape[1]
+    shares = _gates(units, 0.5, 0.5, 1)
+    weights_of, no_bias = remembered(lambda r: _halved(r, shares)), np.zeros(units, np.float32)
+
     def run(x: Array, r: Array, h: Array, bias: Array | None = None) -> tuple[Array, ...]:
-        units = r.shape[1]
-        shares = _gates(units, 0.5, 0.5, 1)
-        weights, sums = _halved(r, shares), in_time(x, *order) * shares
+        weights, sums, loops = weights_of(r), in_time(x, *order) * shares, step_loops()
+        if loops is not None and _few(h):
+            h, y = h.copy(), np.empty((*sums.shape[:2], units), np.float32)
+            memory = _memory(loops, 3 * units), _memory(loops, units)
+            added = no_bias if bias is None else bias
+            loops.gru(np.ascontiguousarray(sums), weights, added, h, *memory, y)
+            return h, np.ascontiguousarray(out_of_time(y, x, *order))
         y, products = np.empty((*sums.shape[:2], units), np.float32), np.empty(sums.shape[1:], np.float32)
         gates, candidate = products[:, : 2 * units], products[:, 2 * units :]
         reset, update = gates[:, :units], gates[:, units:]

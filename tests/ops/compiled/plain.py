@@ -19,6 +19,7 @@ from gpunn.ops.compiled import (
     real_products,
     rows,
     softmax,
+    steps,
 )
 from gpunn.ops.compiled.vectors import Sizes
 from gpunn.types import Array, float32
@@ -45,7 +46,8 @@ INTEGERS = compiled.IntegerLoops(
     depthwise.depthwise,
     OF_BYTES,
 )
-PLAIN = compiled.Loops(REALS, INTEGERS)
+STEPS = compiled.StepLoops(partial(steps.lstm_steps, 2), partial(steps.gru_steps, 2), 2)
+PLAIN = compiled.Loops(REALS, INTEGERS, STEPS)
 Case = tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]  # op, shape, filter, attributes
 OF_CHANNELS: list[Case] = [
     ("depthwise_conv2d", (2, 5, 9, 3), (1, 3, 3, 3), {"padding": "same", "activation": "relu"}),

@@ -113,16 +113,16 @@ def stated(dtype: DType) -> Model:
 @pytest.mark.parametrize(
     "dtype, kinds",
     [
-        (DType.FLOAT32, (True, False)),
-        (DType.FLOAT16, (True, False)),
-        (DType.INT8, (False, True)),
-        (DType.INT32, (False, False)),
+        (DType.FLOAT32, (True, False, False)),
+        (DType.FLOAT16, (True, False, False)),
+        (DType.INT8, (False, True, False)),
+        (DType.INT32, (False, False, False)),
     ],
 )
 def test_loops_are_those_of_types_that_runs_compute(
-    dtype: DType, kinds: tuple[bool, bool], monkeypatch: pytest.MonkeyPatch
+    dtype: DType, kinds: tuple[bool, bool, bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[tuple[bool, bool]] = []
+    asked: list[tuple[bool, bool, bool]] = []
     monkeypatch.setattr("gpunn.compilation.assembly.load_loops", lambda *kinds: asked.append(kinds))
     stated(dtype).compile("cpu", "sustained-speed")
     assert asked == [kinds]
