@@ -30,7 +30,10 @@ ACTIVATIONS_OF_A_FORMAT = "the format's table of fused activations"
 A_WORD = "the English word, no op"
 REMAINDER: dict[str, tuple[str, set[str]]] = {
     "gpunn/__init__.py": ("public functions of the same names", {"dequantize", "quantize"}),
-    "gpunn/backends/lines.py": ("the sum of tensors that has a loop", {"add"}),
+    "gpunn/backends/lines.py": (
+        "the sum of tensors that has a loop, and what may come before it",
+        {"add", "pad"},
+    ),
     "gpunn/cli/bench.py": (A_WORD, {"round"}),
     "gpunn/cli/comparison.py": (A_WORD, {"equal"}),
     "gpunn/comparison/figures.py": (A_WORD, {"equal"}),
@@ -101,6 +104,7 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
         {"some_rounds", "while_loop"},
     ),
     "gpunn/compilation/on_gpu.py": ("a GPU runs all rounds", {"some_rounds", "while_loop"}),
+    "gpunn/compilation/specialise.py": ("they may never end", {"some_rounds", "while_loop"}),
     "gpunn/compilation/runtime.py": ("the host runs it round by round", {"while_loop"}),
     "gpunn/passes/average_pad.py": ("what it finds and writes", {"average_pool2d", "pad"}),
     "gpunn/passes/arrangement.py": ("writes them", {"reshape", "transpose"}),

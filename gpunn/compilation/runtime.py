@@ -101,7 +101,7 @@ class LocalCompilation(Compilation):
         arrays = self._arrays(inputs)
         with self._specialisations.lend(_shapes(arrays)) as specialisation:
             specialisation.check(arrays)
-            if specialisation.whole and not self._loops:
+            if not self._may_not_end(specialisation):
                 self._begin(specialisation, arrays)
                 stop = self._stop(None) or Stop()
                 pending = stop.carry(partial(specialisation.program.submit, arrays))
@@ -204,9 +204,9 @@ class LocalCompilation(Compilation):
         timeout: float | None = None,
     ) -> tuple[Array, ...]:
         stop = self._stop(timeout)
-        carry_out = self._carrying_out(stop)
         with self._specialisations.lend(_shapes(arrays)) as first:
             first.check(arrays)
+            carry_out = self._carrying_out(stop, self._may_not_end(first))
             run = first.program.run if tracer is None else partial(tracer.run, first.program)
             if first.whole:
                 self._begin(first, arrays)
@@ -225,7 +225,7 @@ class LocalCompilation(Compilation):
     ) -> Event:
         """Submit a run of several sections, or one that may never end."""
         stop = self._stop(timeout) or Stop()
-        carry_out = self._carrying_out(stop)
+        carry_out = self._carrying_out(stop, self._loops)
         return Event(carry_out(partial(self._submit, self._run, arrays, tracer)), carry_out, stop)
 
     def _submit(self, work: Callable[..., _T], *arguments: Any) -> Job[_T]:
@@ -264,9 +264,13 @@ class LocalCompilation(Compilation):
         limit = Stop(limits.run_seconds, late=limits.late("run_seconds", "the run"))
         return limit if timeout is None else Stop(timeout, limit)
 
-    def _carrying_out(self, stop: Stop | None) -> CarryOut:
+    def _may_not_end(self, specialisation: Specialisation) -> bool:
+        """Tell whether a run may never end, or has other sections, of which that is not known."""
+        return self._loops and specialisation.loops if specialisation.whole else True
+
+    def _carrying_out(self, stop: Stop | None, may_not_end: bool) -> CarryOut:
         """Choose how one run is done, which may be stopped."""
-        if self._loops:
+        if may_not_end:
             return Interruptible(stop or Stop())
         return directly if stop is None else stop.carry
 

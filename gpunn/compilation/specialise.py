@@ -21,6 +21,7 @@ from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.graph.reshape import rebuilt
 from gpunn.ops.call import Call
+from gpunn.ops.control import some_rounds, while_loop
 from gpunn.ops.guard import Guard
 from gpunn.planning.partition import Placement
 from gpunn.types import Array, Shape
@@ -52,6 +53,7 @@ class Specialisation:
     `placements` has, below an operation with bodies, those of the bodies. `operations` are what the host runs
     afterwards, compiled as well, `after` their placements. If this is a first section that others follow,
     `state` has what variables hold and `initial` what they began with. `host_bytes`: see needed_on_host().
+    `loops`: whether there are some that may never end, behind the passes.
     """
 
     section: Section
@@ -61,6 +63,7 @@ class Specialisation:
     operations: tuple[Operation, ...]
     after: tuple[Placement, ...]
     guarded: tuple[tuple[int, Guard, Call], ...]
+    loops: bool
     initial: tuple[Array, ...] = ()
     state: list[Array] = field(default_factory=list)
     host_bytes: int = 0
@@ -84,7 +87,8 @@ class Specialisation:
             for guard, operand in p.operation.guarded
             if operand in ready.inputs
         )
-        return cls(section, placements, program, tuple(bodies), operations, after, tuple(guarded))
+        loops = any(p.operation.op in (while_loop.name, some_rounds.name) for p in (*placements, *after))
+        return cls(section, placements, program, tuple(bodies), operations, after, tuple(guarded), loops)
 
     @property
     def whole(self) -> bool:
