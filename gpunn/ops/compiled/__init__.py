@@ -83,8 +83,10 @@ class IntegerLoops(NamedTuple):
 class StepLoops(NamedTuple):
     """The loops for steps of recurrent layers of float32; `lanes` are those of their vectors."""
 
+    rnn: Loop
     lstm: Loop
     gru: Loop
+    gru_after: Loop
     lanes: int
 
 
@@ -184,10 +186,17 @@ class Maker:
         single, given = self._single, self._given
         x, weights = given(single, 3), given(single, 2)
         state, numbers, y = self._result(single), self._result(single, 1), self._result(single, 3)
-        of_lstm = self._index, x, weights, state, state, single, numbers, numbers, state, y
-        of_gru = self._index, x, weights, given(single), state, numbers, numbers, y
-        lstm, gru = self._compiled(steps.lstm_steps, of_lstm), self._compiled(steps.gru_steps, of_gru)
-        return StepLoops(partial(lstm, self._lanes), partial(gru, self._lanes), self._lanes)
+
+        def compiled(function: Loop, *operands: Any) -> Loop:
+            return partial(self._compiled(function, (self._index, x, *operands, y)), self._lanes)
+
+        return StepLoops(
+            compiled(steps.rnn_steps, weights, state, numbers),
+            compiled(steps.lstm_steps, weights, state, state, single, numbers, numbers, state),
+            compiled(steps.gru_steps, weights, weights, state, numbers, numbers),
+            compiled(steps.gru_after_steps, weights, given(single), state, numbers, numbers),
+            self._lanes,
+        )
 
     def _lines(self) -> Loop:
         lanes = rows.LANES if self._of_bytes is None else self._of_bytes.lanes

@@ -69,7 +69,49 @@ def lstm_steps(
                 y[t, b, k] = state
 
 
+def rnn_steps(lanes: int, x: Array, weights: Array, h: Array, sums: Array, y: Array) -> None:
+    """Run the steps of an RNN on x [T, B, U]; h, y, sums: as those of lstm_steps(), for U numbers."""
+    steps, batch, units = x.shape
+    for t in range(steps):
+        for b in range(batch):
+            for j in range(units):
+                sums[j] = x[t, b, j]
+            add_product(h, b, weights, sums)
+            tanh_of(lanes, sums)
+            for k in range(units):
+                h[b, k] = sums[k]
+                y[t, b, k] = sums[k]
+
+
 def gru_steps(
+    lanes: int, x: Array, early: Array, late: Array, h: Array, sums: Array, cells: Array, y: Array
+) -> None:
+    """Run the steps of a GRU on x [T, B, 3 U]: of the update, the reset and the candidate gate.
+
+    The reset gate multiplies the state. early: weights of the first two gates, late: those of the candidate.
+    h, y, sums, cells: as those of lstm_steps(), for 2 U and for U numbers.
+    """
+    steps, batch, units = y.shape
+    half = np.float32(0.5)
+    for t in range(steps):
+        for b in range(batch):
+            for j in range(2 * units):
+                sums[j] = x[t, b, j]
+            add_product(h, b, early, sums)
+            tanh_of(lanes, sums)
+            for k in range(units):
+                y[t, b, k] = (half * sums[units + k] + half) * h[b, k]
+                cells[k] = x[t, b, 2 * units + k]
+            add_product(y[t], b, late, cells)
+            tanh_of(lanes, cells)
+            for k in range(units):
+                update = half * sums[k] + half
+                state = (h[b, k] - cells[k]) * update + cells[k]
+                h[b, k] = state
+                y[t, b, k] = state
+
+
+def gru_after_steps(
     lanes: int, x: Array, weights: Array, bias: Array, h: Array, sums: Array, cells: Array, y: Array
 ) -> None:
     """Run the steps of a GRU on x [T, B, 3 U]: of the reset, the update and the candidate gate.

@@ -17,7 +17,8 @@ from gpunn.ops.contraction.pieces import remembered
 from gpunn.ops.recurrent.rnn import in_time, out_of_time
 from gpunn.types import Array, DType
 
-LOOPED = "lstm", "lstm_recurrence", "gru_reset_after"  # the ops that have loops
+# The ops that have loops
+LOOPED = "lstm", "lstm_recurrence", "recurrence", "gru_recurrence", "gru_reset_after"
 MOST_UNITS = 256  # of a layer whose weights the first caches hold
 MOST_STATES = 4  # that a loop multiplies one after the other
 _LSTM_SHARES = 0.5, 0.5, 1, 0.5  # of sums whose function is the hyperbolic tangent
@@ -130,11 +131,15 @@ def prepare_rnn(call: Call) -> Run | None:
     usual = call.x.dtype is DType.FLOAT32 and call.x.size and call["activation"] == "tanh"
     if not usual or 0 < call["clip"] < _FLAT:
         return None
-    order = call["time_major"], call["reverse"]
+    order, weights_of = (call["time_major"], call["reverse"]), remembered(lambda r: np.ascontiguousarray(r.T))
 
     def run(x: Array, r: Array, h: Array) -> tuple[Array, ...]:
-        weights, sums = np.ascontiguousarray(r.T), in_time(x, *order)
+        weights, sums, loops = weights_of(r), in_time(x, *order), step_loops()
         y = np.empty(sums.shape, np.float32)
+        if loops is not None and _few(h):
+            h = h.copy()
+            loops.rnn(np.ascontiguousarray(sums), weights, h, _memory(loops, h.shape[1]), y)
+            return h, np.ascontiguousarray(out_of_time(y, x, *order))
         for of_step, state in zip(sums, y, strict=True):
             np.dot(h, weights, out=state)
             state += of_step
@@ -148,13 +153,21 @@ def prepare_gru(call: Call) -> Run | None:
     """Return gru_recurrence of a call as a function of dense arrays; None for other gates than usual."""
     if 0 < call["clip"] < _FLAT or not _usual(call, _GRU):
         return None
-    order = call["time_major"], call["reverse"]
+    order, units = (call["time_major"], call["reverse"]), call.input(1).shape[1]
+    shares = _gates(units, 0.5, 0.5, 1)
+
+    @remembered
+    def weights_of(r: Array) -> tuple[Array, Array]:
+        early, late = np.split(_halved(r, shares), [2 * units], axis=1)
+        return np.ascontiguousarray(early), np.ascontiguousarray(late)
 
     def run(x: Array, r: Array, h: Array) -> tuple[Array, ...]:
-        units = r.shape[1]
-        shares = _gates(units, 0.5, 0.5, 1)
-        weights, sums = _halved(r, shares), in_time(x, *order) * shares
-        early, late = (np.ascontiguousarray(w) for w in np.split(weights, [2 * units], axis=1))
+        (early, late), sums, loops = weights_of(r), in_time(x, *order) * shares, step_loops()
+        if loops is not None and _few(h):
+            h, y = h.copy(), np.empty((*sums.shape[:2], units), np.float32)
+            memory = _memory(loops, 2 * units), _memory(loops, units)
+            loops.gru(np.ascontiguousarray(sums), early, late, h, *memory, y)
+            return h, np.ascontiguousarray(out_of_time(y, x, *order))
         y, gates = np.empty((*sums.shape[:2], units), np.float32), np.empty((len(h), 2 * units), np.float32)
         candidate, (update, reset) = np.empty_like(h), np.split(gates, 2, axis=1)
         for of_step, state in zip(sums, y, strict=True):
@@ -185,7 +198,7 @@ def prepare_gru_reset_after(call: Call) -> Run | None:
             h, y = h.copy(), np.empty((*sums.shape[:2], units), np.float32)
             memory = _memory(loops, 3 * units), _memory(loops, units)
             added = no_bias if bias is None else bias
-            loops.gru(np.ascontiguousarray(sums), weights, added, h, *memory, y)
+            loops.gru_after(np.ascontiguousarray(sums), weights, added, h, *memory, y)
             return h, np.ascontiguousarray(out_of_time(y, x, *order))
         y, products = np.empty((*sums.shape[:2], units), np.float32), np.empty(sums.shape[1:], np.float32)
         gates, candidate = products[:, : 2 * units], products[:, 2 * units :]

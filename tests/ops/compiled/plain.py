@@ -46,7 +46,13 @@ INTEGERS = compiled.IntegerLoops(
     depthwise.depthwise,
     OF_BYTES,
 )
-STEPS = compiled.StepLoops(partial(steps.lstm_steps, 2), partial(steps.gru_steps, 2), 2)
+STEPS = compiled.StepLoops(
+    partial(steps.rnn_steps, 2),
+    partial(steps.lstm_steps, 2),
+    partial(steps.gru_steps, 2),
+    partial(steps.gru_after_steps, 2),
+    2,
+)
 PLAIN = compiled.Loops(REALS, INTEGERS, STEPS)
 Case = tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]  # op, shape, filter, attributes
 OF_CHANNELS: list[Case] = [

@@ -58,6 +58,16 @@ def test_lstm(size: tuple[int, int, int], attrs: dict[str, Any], clip: float, fo
     compare("lstm", turned(sequence_operands(lstm_operands(batch, 6, units), steps), attrs), attrs)
 
 
+@pytest.mark.parametrize("attrs", ORDERS, ids=str)
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_rnn_and_gru(size: tuple[int, int, int], attrs: dict[str, Any], found: compiled.Loops) -> None:
+    compare("gru_recurrence", turned(gru_operands(*size), attrs), attrs)
+    x, r, h = gru_operands(*size)
+    rows = size[2]
+    of_rnn = [np.ascontiguousarray(x[..., :rows]), r[:rows], h]
+    compare("recurrence", turned(of_rnn, attrs), {**attrs, "activation": "tanh"})
+
+
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("attrs", ORDERS, ids=str)
 @pytest.mark.parametrize("size", SIZES, ids=str)
@@ -98,6 +108,8 @@ def test_the_hyperbolic_tangent_is_off_by_less_than_three_roundings(found: compi
         ("lstm_recurrence", gated_operands(2, 3, 4), {}, True),
         ("lstm_recurrence", gated_operands(5, 3, 4), {}, False),
         ("lstm_recurrence", gated_operands(1, 1, 257), {}, False),
+        ("gru_recurrence", gru_operands(2, 3, 4), {}, True),
+        ("gru_recurrence", gru_operands(2, 3, 4), {"clip": 1.0}, False),
         ("gru_reset_after", gru_operands(2, 3, 4), {}, True),
         ("gru_reset_after", gru_operands(5, 3, 4), {}, False),
     ],
@@ -111,7 +123,7 @@ def test_other_layers_are_left_to_numpy(
     def counted(name: str) -> Any:
         return lambda *numbers: (asked.append(name), getattr(STEPS, name)(*numbers))
 
-    own = STEPS._replace(lstm=counted("lstm"), gru=counted("gru"))
+    own = STEPS._replace(**{name: counted(name) for name in ("rnn", "lstm", "gru", "gru_after")})
     with compiled.in_use(compiled.Loops(None, None, own)):
         operation = model_of(op, operands, attrs).operations[0]
         (operation.direct() or (lambda *given: operation.evaluate(given)))(*operands)
