@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gpunn.ops.compiled import TOGETHER
 from gpunn.ops.kernels.window import Window
 from gpunn.types import Array, Shape
 
 LANES = 16  # of the longest vectors
 WASTE = 1.25  # times the numbers of a pixel, that the lanes of its vectors may be
-TOGETHER = 512  # numbers of several pixels side by side
 
 
 class WindowParts(NamedTuple):

@@ -60,22 +60,22 @@ def by_product(call: Call, axes: Sequence[int]) -> Callable[[Array], Array] | No
     return of_pixels
 
 
-def by_loop(call: Call, axes: Sequence[int]) -> Callable[[Array], Array | None] | None:
-    """Return the sum of 8 bits along axes, in order, in a compiled loop; without loops it gives None.
+def by_loop(call: Call, axes: Sequence[int], otherwise: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """Return the sum of 8 bits along axes, in order, in a compiled loop; `otherwise` where there is none.
 
-    None where numpy takes less time, where the axes lie apart, or sums do not fit 32 bits.
+    That is so as well where the axes lie apart, for few numbers, and where sums do not fit 32 bits.
     """
     sizes, result = _around(call, axes), call.y.shape
     if sizes is None or call.x.dtype not in EIGHT_BITS or sizes[1] > MOST_BYTES:
-        return None
+        return otherwise
     batch, count, channels = sizes
     together = _together(count, channels) or 1
     pixels = batch, count // together, together * channels
 
-    def sums(x: Array) -> Array | None:
+    def sums(x: Array) -> Array:
         loops = integer_loops()
         if loops is None:
-            return None
+            return otherwise(x)
         total = np.zeros((batch, together * channels), np.int32)
         loops.sums(x.reshape(pixels), total)
         return np.asarray(_add(total.reshape(batch, together, channels), 1).reshape(result))

@@ -90,22 +90,17 @@ def _count(call: Call) -> int:
 
 def _total(call: Call) -> Callable[[Array], Array]:
     """Return what adds up stored values, to int64."""
-    axes, keep = reduced_axes(call), call["keep_dims"]
+    axes, keep, single = reduced_axes(call), call["keep_dims"], np.dtype(np.float32)
     if _count(call) * max(map(abs, LIMITS[call.x.dtype])) > EXACT:
         return lambda x: np.asarray(np.sum(x, axis=axes, keepdims=keep, dtype=np.int64))
-    single = np.dtype(np.float32)
     add = by_product(call, axes) or (lambda numbers: numbers.sum(axes, keepdims=keep))
-    in_loop = by_loop(call, axes)
 
     def total(x: Array) -> Array:
-        sums = None if in_loop is None else in_loop(x)
-        if sums is not None:
-            return sums
         numbers = scratch("numbers", x.shape, single)
         numbers[...] = x
         return np.asarray(add(numbers).astype(np.int64))
 
-    return total
+    return by_loop(call, axes, total)
 
 
 def _fitting(call: Call) -> int:

@@ -17,7 +17,7 @@ from gpunn import Model
 from gpunn.backends.blas import LEAST_FLOPS, library
 from gpunn.limits import Limits
 from gpunn.ops import compiled
-from gpunn.ops.compiled import dot_products, real_products
+from gpunn.ops.compiled import dot_products, making, real_products
 from gpunn.ops.compiled.vectors import Sizes
 from gpunn.types import Array, DType, TensorType, float32
 from tests.ops.compiled import test_loops, test_real_products
@@ -87,7 +87,7 @@ def test_a_numba_that_refuses_the_loops_is_told_of_once(monkeypatch: pytest.Monk
     def refuse(*_: object) -> None:
         raise AttributeError("no such type")
 
-    monkeypatch.setattr("gpunn.ops.compiled.teach_numba", refuse)
+    monkeypatch.setattr("gpunn.ops.compiled.making.teach_numba", refuse)
     with pytest.warns(RuntimeWarning, match="numba cannot compile loops"):
         assert compiled.load() is None
     assert compiled.load() is None
@@ -157,11 +157,11 @@ def test_the_name_of_machine_code_tells_of_all_its_sources(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     function = dot_products.dot_products
-    before = compiled.named(function)
-    assert before.__qualname__ == compiled.named(function).__qualname__ != function.__qualname__
+    before = making.named(function)
+    assert before.__qualname__ == making.named(function).__qualname__ != function.__qualname__
     (tmp_path / "vectors.py").write_text("# another one")
-    monkeypatch.setattr(compiled, "FOLDER", tmp_path)
-    assert compiled.named(function).__qualname__ != before.__qualname__
+    monkeypatch.setattr(making, "FOLDER", tmp_path)
+    assert making.named(function).__qualname__ != before.__qualname__
 
 
 @pytest.mark.parametrize("threads", [1, 2])
