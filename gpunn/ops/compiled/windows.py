@@ -1,4 +1,4 @@
-"""The machine code that windows over each channel by itself have in common: depthwise convolutions, maxima.
+"""The machine code that windows over each channel by itself have in common: depthwise convolutions, pools.
 
 A row of the result has parts (gpunn.ops.kernels.window_parts), in whose pixels the window sees cells of as
 many rows and columns. What is found for some pixels and some vectors of channels is in registers together.
