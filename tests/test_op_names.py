@@ -30,10 +30,7 @@ ACTIVATIONS_OF_A_FORMAT = "the format's table of fused activations"
 A_WORD = "the English word, no op"
 REMAINDER: dict[str, tuple[str, set[str]]] = {
     "gpunn/__init__.py": ("public functions of the same names", {"dequantize", "quantize"}),
-    "gpunn/backends/lines.py": (
-        "the sum of tensors that has a loop, and what may come before it",
-        {"add", "pad"},
-    ),
+    "gpunn/backends/lines.py": ("what has a loop, and what may come before", {"add", "mul", "pad"}),
     "gpunn/cli/bench.py": (A_WORD, {"round"}),
     "gpunn/cli/comparison.py": (A_WORD, {"equal"}),
     "gpunn/comparison/figures.py": (A_WORD, {"equal"}),

@@ -1,8 +1,9 @@
 """Sums and products that the CPU backend computes in one loop, where numpy needs several passes.
 
 They are a product and then a sum with a number for each channel, as batch normalisation is where it stands
-before a layer; such a product, such a sum, and a sum of two tensors, if they clamp their results; and a sum
-with a tensor that gets further channels of zeros before.
+before a layer; such a product, such a sum, and a sum of two tensors, if they clamp their results; a sum with
+a tensor that gets further channels of zeros before; and a product of an image with computed numbers, as in
+squeeze and excitation.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from gpunn.graph.operation import Operand, Operation
 from gpunn.graph.prepared import Joint
 from gpunn.ops.compiled import TOGETHER, real_loops
 from gpunn.ops.contraction.prepared import UNBOUNDED, Ends, clamp_ends
-from gpunn.ops.memory import empty
+from gpunn.ops.memory import LEAST_BYTES, empty
 from gpunn.ops.movement import basic
 from gpunn.passes.scale import change_of
-from gpunn.types import Array, DType
+from gpunn.types import Array, DType, Shape
 
 
 class _Line(NamedTuple):
@@ -55,7 +56,7 @@ def joints(model: Graph) -> Mapping[Operation, Joint]:
                 private[y] = operation
         line = _line(operation)
         if line is None:
-            joint = _sum_of_tensors(operation, private)
+            joint = _sum_of_tensors(operation, private) or _product_by_channel(operation)
             if joint is not None:
                 found[operation] = joint
             continue
@@ -113,6 +114,44 @@ def _sum_of_tensors(operation: Operation, private: Mapping[Operand, Operation]) 
     return None if ends is UNBOUNDED else Joint(tuple(operands), partial(_added, operation, ends, None))
 
 
+def _product_by_channel(operation: Operation) -> Joint | None:
+    """Return a product of a large tensor with one that has a number for each channel."""
+    ends, (y, *_) = _ends(operation) if operation.op == "mul" else None, operation.outputs
+    operands = [i for i in operation.inputs if i is not None and i.value is None]
+    if ends is None or len(operands) < 2 or y.type.nbytes < LEAST_BYTES:
+        return None
+    for x, numbers in (operands, operands[::-1]):
+        channels = numbers.type.size
+        if x.type == y.type and channels > 1 and x.type.shape[-1:] == numbers.type.shape[-1:] == (channels,):
+            return Joint((x, numbers), partial(_multiplied, operation, ends))
+    return None
+
+
+def _multiplied(operation: Operation, ends: Ends) -> Callable[[Array, Array], Array]:
+    """Return what multiplies channels, in a loop where there is one."""
+    loops, compute, shape = real_loops(), operation.direct(), operation.outputs[0].type.shape
+    assert compute is not None
+    if loops is None:
+        return compute
+    rows, together = _in_rows(shape)
+    nothing = np.full(rows[1], -0.0, np.float32)
+
+    def multiply(x: Array, numbers: Array) -> Array:
+        result, factor = empty(shape, np.float32), np.tile(numbers.reshape(-1), together)
+        loops.scaled(x.reshape(rows), factor, nothing, ends, result.reshape(rows))
+        return result
+
+    return multiply
+
+
+def _in_rows(shape: Shape) -> tuple[tuple[int, int], int]:
+    """Return a shape [..., C] as rows of several pixels, and how many these are."""
+    channels, pixels = shape[-1], math.prod(shape[:-1])
+    most = max(1, min(pixels, TOGETHER // channels))
+    together = next(k for k in range(most, 0, -1) if pixels % k == 0)
+    return (pixels // together, together * channels), together
+
+
 def _with_fewer_channels(operation: Operation) -> Operand | None:
     """Return the tensor behind whose channels an operation puts zeros, and nothing else; else None."""
     if operation.definition is not basic.pad or operation.attrs["value"] != 0:
@@ -147,13 +186,10 @@ def _by_channel(line: _Line, operation: Operation, before: Operation | None) -> 
     if loops is None:
         first, second = None if before is None else _of_x(before), _of_x(operation)
         return second if first is None else lambda x: second(first(x))
-    channels, pixels = shape[-1], math.prod(shape[:-1])
-    most = max(1, min(pixels, TOGETHER // channels))
-    together = next(k for k in range(most, 0, -1) if pixels % k == 0)
+    rows, together = _in_rows(shape)
     # A sum with -0 leaves a product as it is.
     summand = np.full_like(line.summand, -0.0) if line.is_product else line.summand
     factor, summand = (np.tile(numbers, together) for numbers in (line.factor, summand))
-    rows = pixels // together, together * channels
 
     def compute(x: Array) -> Array:
         result = empty(shape, np.float32)

@@ -115,6 +115,37 @@ def test_a_sum_with_further_channels_of_zeros(name: str, turned: bool, activatio
         np.testing.assert_array_equal(got, expected)
 
 
+@pytest.mark.parametrize("activation", [None, "relu6"])
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(
+    ("shape", "numbers", "joins"),
+    [
+        ((1, 30, 28, 24), (1, 1, 1, 24), True),
+        ((3, 10, 30, 20), (20,), True),
+        ((1, 3, 5, 700), (1, 1, 700), False),  # small
+        ((2, 30, 28, 24), (2, 1, 1, 24), False),
+        ((1, 30, 28, 24), (1, 1, 28, 24), False),
+        ((1, 30, 24, 24), (24, 1), False),
+        ((30, 28, 24), (1, 1, 1, 24), False),  # the result has another rank
+    ],
+    ids=str,
+)
+def test_a_product_with_computed_numbers(
+    shape: tuple[int, ...], numbers: tuple[int, ...], joins: bool, turned: bool, activation: str | None
+) -> None:
+    model = Model("product")
+    operands = [model.input("x", float32(*shape)), model.input("y", float32(*numbers))]
+    values = [random(0, *shape), random(1, *numbers)]
+    model.output(*model.add("mul", operands[:: -1 if turned else 1], {"activation": activation}))
+    found = joints(model)
+    assert bool(found) == joins
+    (expected,) = PreparedGraph(model).evaluate(values)
+    for loops in (None, compiled.Loops(REALS, None)):
+        with compiled.in_use(loops):
+            (got,) = PreparedGraph(model, joints=found).evaluate(values)
+        np.testing.assert_array_equal(got, expected)
+
+
 @pytest.mark.parametrize("name", MORE)
 def test_other_operations_stay_apart(name: str) -> None:
     count, layers = MORE[name]
