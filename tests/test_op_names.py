@@ -102,7 +102,6 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
     ),
     "gpunn/compilation/on_gpu.py": ("a GPU runs all rounds", {"some_rounds", "while_loop"}),
     "gpunn/compilation/specialise.py": ("they may never end", {"some_rounds", "while_loop"}),
-    "gpunn/compilation/runtime.py": ("the host runs it round by round", {"while_loop"}),
     "gpunn/passes/average_pad.py": ("what it finds and writes", {"average_pool2d", "pad"}),
     "gpunn/passes/arrangement.py": ("writes them", {"reshape", "transpose"}),
     "gpunn/training/gradients.py": ("gives an output its name", {"reshape"}),

@@ -19,7 +19,7 @@ from gpunn.graph.consumers import consumers
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.graph.prepared import Joint
-from gpunn.ops.compiled import TOGETHER, real_loops
+from gpunn.ops.compiled import equal_rows, real_loops
 from gpunn.ops.contraction.prepared import UNBOUNDED, Ends, clamp_ends
 from gpunn.ops.memory import LEAST_BYTES, empty
 from gpunn.ops.movement import basic
@@ -74,9 +74,11 @@ def joints(model: Graph) -> Mapping[Operation, Joint]:
 
 def _line(operation: Operation) -> _Line | None:
     """Return what an operation of float32 on a tensor and constants computes; None for other operations."""
-    ends = _ends(operation)
     computed = [i for i in operation.inputs if i is not None and i.value is None]
-    if ends is None or len(operation.inputs) != 2 or len(computed) != 1:
+    if operation.definition.algebra.affine is None or len(computed) != 1:
+        return None
+    ends = _ends(operation)
+    if ends is None:
         return None
     (x,), (y,) = computed, operation.outputs
     change = change_of(operation, x) if x.type == y.type else None
@@ -147,8 +149,7 @@ def _multiplied(operation: Operation, ends: Ends) -> Callable[[Array, Array], Ar
 def _in_rows(shape: Shape) -> tuple[tuple[int, int], int]:
     """Return a shape [..., C] as rows of several pixels, and how many these are."""
     channels, pixels = shape[-1], math.prod(shape[:-1])
-    most = max(1, min(pixels, TOGETHER // channels))
-    together = next(k for k in range(most, 0, -1) if pixels % k == 0)
+    together = equal_rows(pixels, channels)
     return (pixels // together, together * channels), together
 
 

@@ -17,13 +17,11 @@ from gpunn.backends.queue import RunQueue
 from gpunn.backends.worker import Interruptible, Job, undisturbed
 from gpunn.compilation.base import Compilation
 from gpunn.compilation.event import CarryOut, Event
-from gpunn.compilation.specialise import Build, Specialisation, Specialisations, Tracer
+from gpunn.compilation.specialise import Build, Specialisation, Specialisations, Tracer, may_loop
 from gpunn.errors import DeviceError, ModelError
 from gpunn.graph.graph import Graph
-from gpunn.graph.parts import walk
 from gpunn.graph.tensors import expect_type
 from gpunn.kernel import Kernel
-from gpunn.ops.control import while_loop
 from gpunn.ops.op import as_tuple
 from gpunn.planning.partition import Placement
 from gpunn.types import Array, Shape
@@ -42,8 +40,7 @@ class LocalCompilation(Compilation):
         self.backend = backend
         self.device = device
         self.frames = frames
-        loops = (o.definition is while_loop for m in walk(model) for o in m.operations)
-        self._loops = bool(model.pending) or any(loops)  # what follows may hold some
+        self._loops = may_loop(model)
         self._lock = fork.lock()
         self._one_at_a_time = fork.lock()  # runs of several sections
         self._specialisations = Specialisations(model, build)

@@ -19,6 +19,7 @@ from gpunn.errors import DeviceError
 from gpunn.graph.complete import Cut
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
+from gpunn.graph.parts import walk
 from gpunn.graph.reshape import rebuilt
 from gpunn.ops.call import Call
 from gpunn.ops.control import some_rounds, while_loop
@@ -27,6 +28,12 @@ from gpunn.planning.partition import Placement
 from gpunn.types import Array, Shape
 
 MAX_SPECIALISATIONS = 8  # programs of a section, for different shapes, that are kept; the last used ones
+
+
+def may_loop(model: Graph) -> bool:
+    """Tell whether a graph or a body in it has loops, or operations that wait for shapes, and may be some."""
+    known = (while_loop.name, some_rounds.name)
+    return any(m.pending or any(o.op in known for o in m.operations) for m in walk(model))
 
 
 class Body(Protocol):
@@ -87,7 +94,7 @@ class Specialisation:
             for guard, operand in p.operation.guarded
             if operand in ready.inputs
         )
-        loops = any(p.operation.op in (while_loop.name, some_rounds.name) for p in (*placements, *after))
+        loops = may_loop(section.graph)
         return cls(section, placements, program, tuple(bodies), operations, after, tuple(guarded), loops)
 
     @property

@@ -31,6 +31,7 @@ __all__ = [
     "RealLoops",
     "StepLoops",
     "depthwise_loop",
+    "equal_rows",
     "in_use",
     "integer_loops",
     "load",
@@ -39,6 +40,12 @@ __all__ = [
     "step_loops",
     "use",
 ]
+
+
+def equal_rows(pixels: int, channels: int) -> int:
+    """Return how many pixels are a row of a loop, as many in each: up to TOGETHER elements, or one pixel."""
+    most = max(1, min(pixels, TOGETHER // channels))
+    return next(k for k in range(most, 0, -1) if pixels % k == 0)
 
 
 class Loops(NamedTuple):

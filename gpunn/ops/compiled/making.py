@@ -132,7 +132,7 @@ class Maker:
     @cached_property
     def steps(self) -> StepLoops:
         """Compile the loops for steps of recurrent layers, or load them."""
-        for function in (steps.add_product, steps.tanh_of):
+        for function in (steps.add_product, steps.tanh_of, steps.tanh_of_sums):
             self._jitable(function)
         teach_numba(steps.tanh_of_vector, steps.tanh_code, self._lanes)
         single, given = self._single, self._given

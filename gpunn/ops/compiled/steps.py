@@ -48,10 +48,7 @@ def lstm_steps(
     units, half = count // 4, np.float32(0.5)
     for t in range(steps):
         for b in range(batch):
-            for j in range(count):
-                sums[j] = x[t, b, j]
-            add_product(h, b, weights, sums)
-            tanh_of(lanes, sums)
+            tanh_of_sums(lanes, x, (t, b, 0), h, weights, sums)
             for k in range(units):
                 entry, forget = half * sums[k] + half, half * sums[units + k] + half
                 cell = c[b, k] * forget + sums[2 * units + k] * entry
@@ -74,10 +71,7 @@ def rnn_steps(lanes: int, x: Array, weights: Array, h: Array, sums: Array, y: Ar
     steps, batch, units = x.shape
     for t in range(steps):
         for b in range(batch):
-            for j in range(units):
-                sums[j] = x[t, b, j]
-            add_product(h, b, weights, sums)
-            tanh_of(lanes, sums)
+            tanh_of_sums(lanes, x, (t, b, 0), h, weights, sums)
             for k in range(units):
                 h[b, k] = sums[k]
                 y[t, b, k] = sums[k]
@@ -95,15 +89,10 @@ def gru_steps(
     half = np.float32(0.5)
     for t in range(steps):
         for b in range(batch):
-            for j in range(2 * units):
-                sums[j] = x[t, b, j]
-            add_product(h, b, early, sums)
-            tanh_of(lanes, sums)
+            tanh_of_sums(lanes, x, (t, b, 0), h, early, sums)
             for k in range(units):
                 y[t, b, k] = (half * sums[units + k] + half) * h[b, k]
-                cells[k] = x[t, b, 2 * units + k]
-            add_product(y[t], b, late, cells)
-            tanh_of(lanes, cells)
+            tanh_of_sums(lanes, x, (t, b, 2 * units), y[t], late, cells)
             for k in range(units):
                 update = half * sums[k] + half
                 state = (h[b, k] - cells[k]) * update + cells[k]
@@ -138,6 +127,17 @@ def gru_after_steps(
                 state = (h[b, k] - cells[k]) * update + cells[k]
                 h[b, k] = state
                 y[t, b, k] = state
+
+
+def tanh_of_sums(
+    lanes: int, x: Array, place: tuple[int, int, int], states: Array, weights: Array, sums: Array
+) -> None:
+    """Write tanh(x + state . w) for weights [U, C]; place: of a step and a state, and of the first number."""
+    step, number, first = place
+    for j in range(weights.shape[1]):
+        sums[j] = x[step, number, first + j]
+    add_product(states, number, weights, sums)
+    tanh_of(lanes, sums)
 
 
 def add_product(states: Array, number: int, weights: Array, sums: Array) -> None:

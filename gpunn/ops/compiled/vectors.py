@@ -1,4 +1,4 @@
-"""The machine code that tile() and strip() have in common: for vectors of 32-bit numbers, written for LLVM.
+"""The machine code that all loops have in common: for vectors of 32-bit numbers, written for LLVM.
 
 x86's VPDPBUSD multiplies four neighbouring bytes without a sign with four that have one, VPDPWSSD two
 numbers of 16 bits with two others. Both add the products to a sum of 32 bits, in each lane of a vector

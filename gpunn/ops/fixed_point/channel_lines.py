@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gpunn.ops.call import Call
-from gpunn.ops.compiled import TOGETHER, IntegerLoops
+from gpunn.ops.compiled import IntegerLoops, equal_rows
 from gpunn.ops.fixed_point.affine import LIMITS, activation_bounds
 from gpunn.ops.memory import scratch
 from gpunn.types import Array, Shape
@@ -69,8 +69,7 @@ class ChannelLines(NamedTuple):
             return False
         width = x.shape[-1]
         parts, pixels = values.size // width, x.size // values.size
-        most = max(1, min(pixels, TOGETHER // width))
-        together = next(k for k in range(most, 0, -1) if pixels % k == 0)
+        together = equal_rows(pixels, width)
         shape = pixels // together, together * width
         rows = scratch("lines", (len(self.rows), together, width), np.dtype(np.float32))
         sources, targets = (v.view(np.uint8).reshape(parts, *shape) for v in (x, result))

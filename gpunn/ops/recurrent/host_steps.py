@@ -6,8 +6,8 @@ halved weights; numpy takes longer for each call than for the numbers of a small
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -26,7 +26,10 @@ _LSTM = "logistic", "tanh", "tanh"  # the activations that are prepared
 _GRU = "logistic", "tanh"
 _FLAT = 20.0  # from here on these are 1, or -1 or 0, in float32: to clip what is farther away changes nothing
 
+_OF_GATES = (*range(1, 9), *range(12, 16))  # operands of `lstm`: weights and biases of all gates
+
 Run = Callable[..., tuple[Array, ...]]
+_Made = TypeVar("_Made")
 
 
 def prepare_lstm(call: Call) -> Run | None:
@@ -38,7 +41,7 @@ def prepare_lstm(call: Call) -> Run | None:
 
     units = call.input(1).shape[1]
     shares, rest = _gates(units, *_LSTM_SHARES), _gates(units, 0.5, 0.5, 0, 0.5)
-    weights_of = remembered(lambda r: _halved(r, shares))
+    weights_of = _kept(call, lambda r: _halved(r, shares))
 
     def run(x: Array, r: Array, h: Array, c: Array, *absent: Any) -> tuple[Array, ...]:
         weights, sums, loops = weights_of(r), in_time(x, *order) * shares, step_loops()
@@ -82,19 +85,21 @@ def lstm_in_loop(call: Call) -> Run | None:
         return None
     order, limit = (call["time_major"], call["reverse"]), call["cell_clip"]
     shares = _gates(units, *_LSTM_SHARES)
-    known: list[tuple[tuple[Array, ...], tuple[Array, Array, Array]]] = []
+    constant = all(call.constant[k] for k in _OF_GATES)
+    known: tuple[Array, Array, Array] | None = None
 
-    def weights_of(gates: tuple[Array, ...]) -> tuple[Array, Array, Array]:
-        """Return the weights of x and of the state, and the bias of all gates, which are kept."""
-        if not known or any(a is not b for a, b in zip(known[0][0], gates, strict=True)):
-            of_x, of_state, bias = (np.concatenate(gates[k : k + 4]) for k in (0, 4, 8))
-            known[:] = [(gates, (_halved(of_x, shares), _halved(of_state, shares), bias * shares))]
-        return known[0][1]
+    def weights_of(gates: Sequence[Array]) -> tuple[Array, Array, Array]:
+        """Return the weights of x and of the state, and the bias of all gates."""
+        of_x, of_state, bias = (np.concatenate(gates[k : k + 4]) for k in (0, 4, 8))
+        return _halved(of_x, shares), _halved(of_state, shares), bias * shares
 
     def run(*operands: Array) -> tuple[Array, ...]:
+        nonlocal known
         x, h, c, loops = operands[0], operands[18], operands[19], step_loops()
         assert loops is not None
-        of_x, weights, bias = weights_of((*operands[1:9], *operands[12:16]))
+        found = known or weights_of([operands[k] for k in _OF_GATES])
+        known = found if constant else None
+        of_x, weights, bias = found
         steps = in_time(x, *order)
         sums = np.dot(steps.reshape(-1, steps.shape[2]), of_x)
         sums += bias
@@ -116,6 +121,11 @@ def _lstm_in_loop(
     return h, c, y, gates
 
 
+def _kept(call: Call, make: Callable[[Array], _Made]) -> Callable[[Array], _Made]:
+    """Return what makes something of the weights of states, and keeps it for the next run of constants."""
+    return remembered(make) if call.constant[1] else make
+
+
 def _memory(loops: StepLoops, count: int) -> Array:
     """Return memory for so many numbers in whole vectors."""
     return np.zeros(-(-count // loops.lanes) * loops.lanes, np.float32)
@@ -131,7 +141,10 @@ def prepare_rnn(call: Call) -> Run | None:
     usual = call.x.dtype is DType.FLOAT32 and call.x.size and call["activation"] == "tanh"
     if not usual or 0 < call["clip"] < _FLAT:
         return None
-    order, weights_of = (call["time_major"], call["reverse"]), remembered(lambda r: np.ascontiguousarray(r.T))
+    order, weights_of = (
+        (call["time_major"], call["reverse"]),
+        _kept(call, lambda r: np.ascontiguousarray(r.T)),
+    )
 
     def run(x: Array, r: Array, h: Array) -> tuple[Array, ...]:
         weights, sums, loops = weights_of(r), in_time(x, *order), step_loops()
@@ -156,10 +169,11 @@ def prepare_gru(call: Call) -> Run | None:
     order, units = (call["time_major"], call["reverse"]), call.input(1).shape[1]
     shares = _gates(units, 0.5, 0.5, 1)
 
-    @remembered
-    def weights_of(r: Array) -> tuple[Array, Array]:
+    def both(r: Array) -> tuple[Array, Array]:
         early, late = np.split(_halved(r, shares), [2 * units], axis=1)
         return np.ascontiguousarray(early), np.ascontiguousarray(late)
+
+    weights_of = _kept(call, both)
 
     def run(x: Array, r: Array, h: Array) -> tuple[Array, ...]:
         (early, late), sums, loops = weights_of(r), in_time(x, *order) * shares, step_loops()
@@ -190,7 +204,7 @@ def prepare_gru_reset_after(call: Call) -> Run | None:
 
     units = call.input(1).shape[1]
     shares = _gates(units, 0.5, 0.5, 1)
-    weights_of, no_bias = remembered(lambda r: _halved(r, shares)), np.zeros(units, np.float32)
+    weights_of, no_bias = _kept(call, lambda r: _halved(r, shares)), np.zeros(units, np.float32)
 
     def run(x: Array, r: Array, h: Array, bias: Array | None = None) -> tuple[Array, ...]:
         weights, sums, loops = weights_of(r), in_time(x, *order) * shares, step_loops()

@@ -1,8 +1,9 @@
-"""Sums of float32 along axes on the host, for many runs: products with ones where numpy adds slowly.
+"""Sums along axes on the host, for many runs: of float32 as products with ones where numpy adds slowly.
 
 numpy adds rows of a few numbers in a loop for each, and a few channels of each pixel likewise. BLAS takes a
 fraction of the time for them. Several pixels count as one of more channels, so that sums are divided into
-parts: they are nearer to the exact ones than those of pixel after pixel.
+parts: they are nearer to the exact ones than those of pixel after pixel. Those of 8 bits have a compiled
+loop.
 """
 
 from __future__ import annotations
@@ -14,12 +15,11 @@ from typing import Any
 import numpy as np
 
 from gpunn.ops.call import Call
-from gpunn.ops.compiled import integer_loops
+from gpunn.ops.compiled import TOGETHER, equal_rows, integer_loops
 from gpunn.ops.op import EIGHT_BITS
 from gpunn.types import Array, DType
 
 SHORT = 128  # numbers in a row, up to which numpy takes longer to add it up
-WIDE = 512  # channels that are added up at a time; numpy is as quick with more
 MOST_BYTES = 1 << 23  # whose sum fits 32 bits
 LEAST = 1 << 11  # numbers in all, for which more counts than what is around each call
 
@@ -45,9 +45,9 @@ def by_product(call: Call, axes: Sequence[int]) -> Callable[[Array], Array] | No
     batch, count, channels = sizes
     if channels == 1:
         return _of_rows(batch, count, result) if 1 < count <= SHORT < batch else None
-    together = _together(count, channels)
-    if together is None or count < SHORT:
+    if channels > TOGETHER or count < SHORT:  # numpy is as quick with more
         return None
+    together = equal_rows(count, channels)
     pixels, ones = (
         (batch, count // together, together * channels),
         np.ones((1, count // together), np.float32),
@@ -69,7 +69,7 @@ def by_loop(call: Call, axes: Sequence[int], otherwise: Callable[[Array], Array]
     if sizes is None or call.x.dtype not in EIGHT_BITS or sizes[1] > MOST_BYTES:
         return otherwise
     batch, count, channels = sizes
-    together = _together(count, channels) or 1
+    together = equal_rows(count, channels)
     pixels = batch, count // together, together * channels
 
     def sums(x: Array) -> Array:
@@ -92,12 +92,6 @@ def _around(call: Call, axes: Sequence[int]) -> tuple[int, int, int] | None:
         return None
     batch, channels = math.prod(shape[: axes[0]]), math.prod(shape[axes[-1] + 1 :])
     return batch, size // (batch * channels), channels
-
-
-def _together(count: int, channels: int) -> int | None:
-    """Return how many pixels count as one of more channels; None for many channels."""
-    most = min(count, WIDE // channels)
-    return next(k for k in range(most, 0, -1) if count % k == 0) if most else None
 
 
 def _of_rows(rows: int, length: int, result: tuple[int, ...]) -> Callable[[Array], Array]:

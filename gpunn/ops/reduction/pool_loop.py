@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -22,15 +24,19 @@ def in_loop(call: Call, window: Window, otherwise: Callable[[Array], Array]) -> 
     kind, shape = KINDS.get(call.op), call.x.shape
     if kind is None:
         return otherwise
-    parts = window_parts(window, shape, side_by_side(window, shape[3]))
-    steps, sizes = (parts.down, parts.beside, parts.apart), (shape[0], parts.image, parts.across)
+
+    @cache
+    def operands() -> tuple[Any, ...]:
+        parts = window_parts(window, shape, side_by_side(window, shape[3]))
+        steps, sizes = (parts.down, parts.beside, parts.apart), (shape[0], parts.image, parts.across)
+        return parts.rows, parts.columns, steps, sizes
 
     def pool(x: Array) -> Array:
         loops = real_loops()
         if loops is None:
             return otherwise(x)
         result = empty(call.y.shape, np.float32)
-        loops.pools(x.reshape(-1), kind, parts.rows, parts.columns, steps, sizes, result.reshape(-1))
+        loops.pools(x.reshape(-1), kind, *operands(), result.reshape(-1))
         return result
 
     return pool

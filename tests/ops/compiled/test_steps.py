@@ -128,3 +128,33 @@ def test_other_layers_are_left_to_numpy(
         operation = model_of(op, operands, attrs).operations[0]
         (operation.direct() or (lambda *given: operation.evaluate(given)))(*operands)
     assert bool(asked) == asks
+
+
+@pytest.mark.parametrize(
+    ("op", "operands", "weights"),
+    [
+        ("lstm", sequence_operands(lstm_operands(1, 3, 4), 3), 6),
+        ("lstm_recurrence", gated_operands(1, 3, 4), 1),
+        ("gru_recurrence", gru_operands(1, 3, 4), 1),
+        ("gru_reset_after", gru_operands(1, 3, 4), 1),
+    ],
+    ids=lambda value: "" if isinstance(value, list) else str(value),
+)
+@pytest.mark.parametrize("loops", [None, compiled.Loops(None, None, STEPS)], ids=["numpy", "plain"])
+def test_weights_that_are_no_constants_may_change_where_they_lie(
+    op: str, operands: list[Array | None], weights: int, loops: compiled.Loops | None
+) -> None:
+    given = [None if value is None else value.copy() for value in operands]
+    compute = model_of(op, given, {}).operations[0].direct()
+    assert compute is not None
+    with compiled.in_use(loops):
+        before = [np.array(found) for found in compute(*given)]
+        changed = given[weights]
+        assert changed is not None
+        changed *= 2
+        after = compute(*given)
+        again = model_of(op, given, {}).operations[0].direct()
+        assert again is not None
+        for found, fresh in zip(after, again(*given), strict=True):
+            np.testing.assert_array_equal(found, fresh)
+    assert any((found != old).any() for found, old in zip(after, before, strict=True))
