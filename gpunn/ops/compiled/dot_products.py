@@ -11,8 +11,9 @@ from gpunn.ops.compiled.tiles import Box, boxes
 from gpunn.ops.compiled.vectors import BYTES, Bounds, Code
 from gpunn.types import Array
 
-# Bytes of a cell, lanes of a vector, pixels of a tile, what each weight has in addition, and results' offset
-Shape = tuple[int, int, int, int, int]
+# Groups, bytes of one in a cell, lanes of a vector, pixels of a tile, what each weight has in addition, and
+# results' offset
+Shape = tuple[int, int, int, int, int, int]
 
 
 def dot_products(
@@ -29,18 +30,18 @@ def dot_products(
     """Write results [P, O] of sums of products of bytes with filters.
 
     x: flat, uint8, as far as pixels see it in whole words. Pixel p sees some bytes from places[p] +
-    cells[s] on, for each s. w: int8, in the order of tiles.packed(), a word of each channel after the other.
-    For each lane of w, `first` has what a sum begins with, and `line` factor and summand of a result, as in
-    loops.floors().
+    cells[s] on, for each s: those of one group after the other. w: int8, in the order of tiles.packed(), a
+    word of each channel after the other. For each lane of w, `first` has what a sum begins with, and `line`
+    factor and summand of a result, as in loops.floors().
     """
-    length, lanes, rows, more, offset = shape
+    groups, length, lanes, rows, more, offset = shape
     pixels, channels = out.shape
     words, added = (length + BYTES - 1) // BYTES, np.zeros(pixels, np.int32)
-    if more != 0:
-        for p in range(pixels):
-            added[p] = more * sum_of_bytes(x, places[p], cells, length)
     ends = bounds[0], bounds[1], offset
-    for box in boxes(pixels, channels, len(cells) * words, rows, lanes):
+    for box in boxes(pixels, channels, groups, length, len(cells) * words, (rows, lanes)):
+        if more != 0 and box.channel % (channels // groups) == 0:  # another group, or other pixels
+            for p in range(max(0, min(box.begin, pixels - box.rows)), box.end):
+                added[p] = more * sum_of_bytes(x, places[p] + box.first, cells, length)
         tiles_of_bytes(x, places, cells, w, words, box, out, first, added, line, ends)
 
 
@@ -67,20 +68,20 @@ def tiles_of_bytes(
     line: Array,
     ends: Bounds,
 ) -> None:
-    """Write what dot_products() writes, for a box, of whose channels the result may have fewer.
+    """Write what dot_products() writes, for a box.
 
     added: what the sums of each pixel have in addition.
     """
-    begin, end, _, channel, width = box
-    depth, lanes = len(cells) * words * BYTES, slice(channel, channel + width)
-    words_of = w[channel * depth :][: depth * width].reshape(-1, width, BYTES)
-    weights = words_of.transpose(0, 2, 1).reshape(depth, width)
+    depth, lanes = len(cells) * words * BYTES, slice(box.lane, box.lane + box.width)
+    words_of = w[box.lane * depth :][: depth * box.width].reshape(-1, box.width, BYTES)
+    weights = words_of.transpose(0, 2, 1).reshape(depth, box.width)
     low, high, offset = ends
-    for p in range(begin, end):
-        seen = np.concatenate([x[places[p] + cell :][: words * BYTES] for cell in cells])
+    for p in range(box.begin, box.end):
+        seen = np.concatenate([x[places[p] + cell + box.first :][: words * BYTES] for cell in cells])
         sums = first[lanes] + added[p] + seen.astype(np.int32) @ weights.astype(np.int32)
         numbers = (sums.astype(line.dtype) * line[0, lanes] + line[1, lanes]).clip(low, high)
-        out[p, lanes] = (numbers.astype(np.int32) - offset)[: out.shape[1] - channel]
+        channels = slice(box.channel, min(box.channel + box.width, box.behind))
+        out[p, channels] = (numbers.astype(np.int32) - offset)[: box.behind - box.channel]
 
 
 class ByteArithmetic:
@@ -89,12 +90,12 @@ class ByteArithmetic:
     together, nbytes = BYTES, 1
 
     def __init__(self, code: Code, operands: Sequence[Any]) -> None:
-        *_, (_, _, _, channel, _), out, first, added, line, self._ends = operands
+        *_, (*_, lane, _), out, first, added, line, self._ends = operands
         of = code.builder
         self.kind = code.vector
         self._code, self._stored = code, out.data.type.pointee
-        self._first, self._added = of.gep(first.data, [channel]), added.data
-        self._factor = of.gep(line.data, [channel])
+        self._first, self._added = of.gep(first.data, [lane]), added.data
+        self._factor = of.gep(line.data, [lane])
         self._summand = of.gep(self._factor, [of.extract_value(line.shape, 1)])
 
     def begin(self, pixel: Any, row: int, vector: int) -> Any:

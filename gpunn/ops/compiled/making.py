@@ -214,7 +214,7 @@ class Maker:
                 operands = self._given(byte), words, words, weights, numbers, self._given(real, 2)
                 yield *operands, *shapes, self._result(byte)
 
-        of_filters = signatures(self._given(self._types.int8), 5)
+        of_filters = signatures(self._given(self._types.int8), 6)
         of_channels = signatures(self._given(self._types.int32, 2), 2)
         return OfBytes(
             self._compiled(dot_products.dot_products, *of_filters),
@@ -232,7 +232,7 @@ class Maker:
         teach_numba(real_products.tiles_of_reals, of_box, sizes.lanes)
         single, words = self._given(self._single), self._given(self._index)
         operands = single, words, words, single, single
-        shape = self._types.UniTuple(self._index, 3), self._pair(self._single)
+        shape = self._types.UniTuple(self._index, 4), self._pair(self._single)
         signature = *operands, *shape, self._result(self._single)
         return OfReals(self._compiled(real_products.real_products, signature), sizes)
 

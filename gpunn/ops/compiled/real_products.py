@@ -18,20 +18,20 @@ def real_products(
     cells: Array,
     w: Array,
     bias: Array,
-    shape: tuple[int, int, int],
+    shape: tuple[int, int, int, int],
     bounds: tuple[Any, Any],
     out: Array,
 ) -> None:
     """Write results [P, O] of sums of products of float32 with filters, between bounds.
 
-    x: flat. Pixel p sees some numbers from places[p] + cells[s] on, for each s. w: in the order of
-    tiles.packed(). bias: for each lane of w. shape: numbers of a cell, lanes of a vector, pixels of a tile. A
-    sum adds its products in the order of cells and numbers, each with one rounding, and then the bias: on
-    every CPU and for any number of pixels.
+    x: flat. Pixel p sees some numbers from places[p] + cells[s] on, for each s: those of one group after the
+    other. w: in the order of tiles.packed(). bias: for each lane of w. shape: groups, numbers of one in a
+    cell, lanes of a vector, pixels of a tile. A sum adds its products in the order of cells and numbers, each
+    with one rounding, and then the bias: on every CPU and for any number of pixels.
     """
-    length, lanes, rows = shape
+    groups, length, lanes, rows = shape
     pixels, channels = out.shape
-    for box in boxes(pixels, channels, len(cells) * length, rows, lanes):
+    for box in boxes(pixels, channels, groups, length, len(cells) * length, (rows, lanes)):
         tiles_of_reals(x, places, cells, w, length, box, out, bias, bounds)
 
 
@@ -46,22 +46,22 @@ def tiles_of_reals(
     bias: Array,
     bounds: tuple[Any, Any],
 ) -> None:
-    """Write what real_products() writes, for a box, of whose channels the result may have fewer.
+    """Write what real_products() writes, for a box.
 
     float64 has the products exactly, and rounds each sum before float32 does.
     """
-    begin, end, _, channel, width = box
-    depth, lanes = len(cells) * length, slice(channel, channel + width)
-    weights = w[channel * depth :][: depth * width].reshape(depth, width).astype(np.float64)
+    depth, lanes = len(cells) * length, slice(box.lane, box.lane + box.width)
+    weights = w[box.lane * depth :][: depth * box.width].reshape(depth, box.width).astype(np.float64)
     low, high = bounds
-    for p in range(begin, end):
-        seen = np.concatenate([x[places[p] + cell :][:length] for cell in cells])
-        sums = np.zeros(width, np.float32)
+    for p in range(box.begin, box.end):
+        seen = np.concatenate([x[places[p] + cell + box.first :][:length] for cell in cells])
+        sums = np.zeros(box.width, np.float32)
         for number, row in zip(seen, weights, strict=True):
             sums = (sums + number * row).astype(np.float32)
         sums += bias[lanes]
         sums = np.where(sums < low, low, sums)
-        out[p, lanes] = np.where(sums > high, high, sums)[: out.shape[1] - channel]
+        channels = slice(box.channel, min(box.channel + box.width, box.behind))
+        out[p, channels] = np.where(sums > high, high, sums)[: box.behind - box.channel]
 
 
 class RealArithmetic:
@@ -70,9 +70,9 @@ class RealArithmetic:
     together, nbytes = 1, 4
 
     def __init__(self, code: Code, operands: Sequence[Any]) -> None:
-        *_, (_, _, _, channel, _), out, bias, self._bounds = operands
+        *_, (*_, lane, _), out, bias, self._bounds = operands
         self.kind = code.of(out.data.type.pointee)
-        self._code, self._bias = code, code.builder.gep(bias.data, [channel])
+        self._code, self._bias = code, code.builder.gep(bias.data, [lane])
 
     def begin(self, pixel: Any, row: int, vector: int) -> Any:
         """Return zeros."""

@@ -1,14 +1,14 @@
 """Tiles of products, whose sums stay in the registers of a CPU: what those of bytes and of reals share.
 
 A tile reads what pixels see where it lies, and the filter in the order of packed(). Each lane of a vector is
-a channel.
+a channel. A tile has channels of one group.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -19,34 +19,58 @@ VECTORS = 2  # side by side in a tile
 BLOCK = 1 << 16  # numbers that the tiles of some pixels read and write, before others begin
 LINE = 64  # bytes of a cache line
 
-# The first pixel and the one behind the last, pixels of a tile, the first channel, and how many channels
-Box = tuple[int, int, int, int, int]
+
+class Box(NamedTuple):
+    """Some channels of some pixels, in lanes of which the first is `lane` and the last may be empty."""
+
+    begin: int  # the first pixel
+    end: int  # the pixel behind the last
+    rows: int  # pixels of a tile
+    first: int  # the place in each cell where what the group sees begins
+    channel: int
+    behind: int  # the channel behind the last one of the group
+    lane: int
+    width: int  # in lanes
 
 
-def boxes(pixels: int, channels: int, depth: int, rows: int, lanes: int) -> Iterator[Box]:
-    """Divide a result [pixels, channels] into boxes, whose tiles have `rows` pixels where there are so many.
+def boxes(
+    pixels: int, channels: int, groups: int, length: int, depth: int, tile: tuple[int, int]
+) -> Iterator[Box]:
+    """Divide a result [pixels, channels] into boxes.
 
-    What a pixel sees has `depth` numbers. All channels of some pixels follow one another, as what these see
-    is in the cache.
+    A group sees `length` numbers of each cell, and `depth` in all. tile: pixels, where there are so many, and
+    lanes of a vector. All channels of some pixels follow one another, as what these see is in the cache.
     """
+    (rows, lanes), each = tile, channels // groups
     count = rows if pixels >= rows else 1
-    block = max(1, BLOCK // (depth + channels) // count) * count
+    block = max(1, BLOCK // (groups * depth + channels) // count) * count
     for begin in range(0, pixels, block):
-        for channel in range(0, channels, VECTORS * lanes):
-            width = lanes if channels - channel <= lanes else VECTORS * lanes
-            yield begin, min(pixels, begin + block), count, channel, width
+        lane, end = 0, min(pixels, begin + block)
+        for group in range(groups):
+            behind = (group + 1) * each
+            for channel in range(group * each, behind, VECTORS * lanes):
+                width = lanes if behind - channel <= lanes else VECTORS * lanes
+                yield Box(begin, end, count, group * length, channel, behind, lane, width)
+                lane += width
 
 
-def packed(filter: Array, lanes: int, together: int = 1) -> Array:
+def in_lanes(numbers: Array, groups: int, lanes: int) -> Array:
+    """Return numbers [..., O], of each channel, in the lanes of boxes; the empty ones have zeros."""
+    apart = numbers.reshape(*numbers.shape[:-1], groups, numbers.shape[-1] // groups)
+    padded = np.pad(apart, [(0, 0)] * numbers.ndim + [(0, -apart.shape[-1] % lanes)])
+    return padded.reshape(*numbers.shape[:-1], -1)
+
+
+def packed(filter: Array, groups: int, lanes: int, together: int = 1) -> Array:
     """Return a filter [O, cells, C] in the order in which tiles read it, flat.
 
-    For up to VECTORS * lanes channels at a time it has, for each step of each cell, `together` weights of one
-    channel after the other. What a step or the last vector lacks are zeros.
+    For the channels of each box it has, for each step of each cell, `together` weights of one channel after
+    the other. What a step or the last vector lacks are zeros.
     """
     channels, cells, depth = filter.shape
     steps, parts = -(-depth // together), []
-    for first in range(0, channels, VECTORS * lanes):
-        part = filter[first : first + VECTORS * lanes]
+    for box in boxes(1, channels, groups, depth, cells * depth, (1, lanes)):
+        part = filter[box.channel : min(box.channel + box.width, box.behind)]
         padded: Array = np.zeros((-(-len(part) // lanes) * lanes, cells, steps * together), filter.dtype)
         padded[: len(part), :, :depth] = part
         parts.append(padded.reshape(-1, cells, steps, together).transpose(1, 2, 0, 3).reshape(-1))
@@ -88,7 +112,7 @@ def tile_code(
     """
 
     def write(code: Code, operands: Sequence[Any]) -> None:
-        of, (_, _, rows, _, width) = code.builder, operands[5]
+        of, (_, _, rows, *_, width) = code.builder, operands[5]
         for height, vectors in product((pixels, 1), range(1, VECTORS + 1)):
             high = of.icmp_signed("==", rows, code.index(height))
             wide = of.icmp_signed("==", width, code.index(vectors * code.lanes))
@@ -104,14 +128,14 @@ def _write_box(code: Code, operands: Sequence[Any], rows: int, vectors: int, ari
     The last tile of all begins among the pixels of the one before. Each tile fetches a part of the weights
     that the tiles of the next channels read.
     """
-    _, _, cells, w, steps, (begin, end, _, channel, _), out, *_ = operands
+    _, _, cells, w, steps, (begin, end, *_, lane, _), out, *_ = operands
     of, together = code.builder, arithmetic.together
     pixels = of.extract_value(out.shape, 0)
     total, beside = (
         of.mul(of.extract_value(cells.shape, 0), steps),
         code.index(vectors * code.lanes * together),
     )
-    w = of.gep(w.data, [code.times(of.mul(channel, total), together)])
+    w = of.gep(w.data, [code.times(of.mul(lane, total), together)])
     tiles = code.parts(of.sub(end, begin), code.index(rows))
     fetched = code.parts(beside, tiles)  # weights of each step
     ahead, each = of.gep(w, [of.mul(total, beside)]), of.mul(total, fetched)
@@ -134,12 +158,12 @@ def _write_tile(
 
     weights: where they begin, where those to fetch do, and how many of these there are for each step.
     """
-    x, places, cells, _, steps, (_, _, _, channel, _), out, *_ = operands
+    x, places, cells, _, steps, (*_, first, channel, behind, _, _), out, *_ = operands
     (rows, vectors), (w, ahead, fetched) = shape, weights
     of, lanes, pixel = code.builder, code.lanes, code.opaque(pixel)
     kind, together = arithmetic.kind, arithmetic.together
     places = of.gep(places.data, [pixel])
-    starts = [of.load(code.behind(places, row)) for row in range(rows)]
+    x, starts = of.gep(x.data, [first]), [of.load(code.behind(places, row)) for row in range(rows)]
     sums = {place: code.utils.alloca_once(of, kind) for place in product(range(rows), range(vectors))}
     channels = of.extract_value(out.shape, 1)
     corner = of.gep(out.data, [of.add(of.mul(pixel, channels), channel)])
@@ -152,16 +176,18 @@ def _write_tile(
     of_cell = [(cells.data, code.index(1)), (w, of.mul(steps, along)), (ahead, of.mul(steps, fetched))]
     with code.walk(of.extract_value(cells.shape, 0), of_cell) as (cell, *of_weights):
         place = of.load(cell)
-        seen = [of.gep(x.data, [of.add(start, place)]) for start in starts]
-        of_step = [(code.index(0), code.index(together)), *zip(of_weights, (along, fetched), strict=True)]
-        with code.walk(steps, of_step) as (done, first, next):
+        of_step = [
+            (of.gep(x, [place]), code.index(together)),
+            *zip(of_weights, (along, fetched), strict=True),
+        ]
+        with code.walk(steps, of_step) as (seen, filter, next):
             code.prefetch(next)
-            loaded = [code.load(code.behind(first, k * lanes * together), kind) for k in range(vectors)]
+            loaded = [code.load(code.behind(filter, k * lanes * together), kind) for k in range(vectors)]
             for row in range(rows):
-                everywhere = code.splat(code.load(of.gep(seen[row], [done]), kind.element))
+                everywhere = code.splat(code.load(of.gep(seen, [starts[row]]), kind.element))
                 for k in range(vectors):
                     sum = sums[row, k]
                     of.store(arithmetic.add(of.load(sum), everywhere, loaded[k]), sum)
     finish = [arithmetic.finish(k) for k in range(vectors)]
     results = {(row, k): finish[k](of.load(sum)) for (row, k), sum in sums.items()}
-    code.store_box(results, lines, of.sub(channels, channel))
+    code.store_box(results, lines, of.sub(behind, channel))

@@ -119,7 +119,7 @@ class Code:
         first, next = (count, *(place for place, _ in places)), (of.sub(left, self.index(1)), *moved)
         for value, at_first, later in zip((left, *here), first, next, strict=True):
             value.add_incoming(at_first, before)
-            value.add_incoming(self.opaque(later) if value is left else later, of.block)
+            value.add_incoming(self.opaque(later), of.block)
         of.branch(head)
         of.position_at_end(end)
 

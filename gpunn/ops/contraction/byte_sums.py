@@ -16,7 +16,7 @@ import numpy as np
 
 from gpunn.kernel import ceil_div
 from gpunn.ops.compiled import Loop, OfBytes, integer_loops
-from gpunn.ops.compiled.tiles import packed
+from gpunn.ops.compiled.tiles import in_lanes, packed
 from gpunn.ops.compiled.vectors import BYTES
 from gpunn.ops.contraction.blocks import Place, PointSums, Results, Terms, pixels_at_once, row_blocks
 from gpunn.ops.contraction.pieces import Margin, Piece, pieces_in
@@ -83,8 +83,8 @@ class ByteFilter(NamedTuple):
         return pieces_in(layout, blocks, bind)
 
 
-def dot_filter(filter: Array, terms: Terms) -> ByteFilter | None:
-    """Return a filter [O, cells, C] of integers for dot_products().
+def dot_filter(filter: Array, terms: Terms, groups: int = 1) -> ByteFilter | None:
+    """Return a filter [O, cells, C] of integers for dot_products(), where x has groups C channels.
 
     None where no loops of bytes are in use, for other elements, and for weights of more than 8 bits.
     """
@@ -96,11 +96,11 @@ def dot_filter(filter: Array, terms: Terms) -> ByteFilter | None:
         return None
     (channels, _, depth), (lanes, pixels) = filter.shape, loops.sizes
     more = min(low - LOW, 0) or max(high - HIGH, 0)
-    weights = aligned(packed((filter - np.float32(more)).astype(np.int8), lanes, BYTES))
-    shape = depth, lanes, pixels, more, results.offset
-    numbers = _numbers(filter.sum(axis=(1, 2), dtype=np.float64), terms, results, -channels % lanes)
+    weights = aligned(packed((filter - np.float32(more)).astype(np.int8), groups, lanes, BYTES))
+    shape = groups, depth, lanes, pixels, more, results.offset
+    numbers = _numbers(filter.sum(axis=(1, 2), dtype=np.float64), terms, results, groups, lanes)
     operands = weights, *numbers, shape, results.ends
-    read = ceil_div(depth, BYTES) * BYTES
+    read = (groups - 1) * depth + ceil_div(depth, BYTES) * BYTES
     return ByteFilter(loops.dot_products, operands, bytes_of(terms, results), channels, read)
 
 
@@ -115,9 +115,8 @@ def channel_filter(filter: Array, window: Window, terms: Terms) -> ByteFilter | 
     cells = np.tile(filter.reshape(height * width, channels), together)
     shift = None if results.shift is None else np.tile(results.shift, together)
     tiled = results._replace(line=np.tile(results.line, together), shift=shift)
-    padding = -cells.shape[1] % lanes
-    weights = aligned(np.pad(cells.astype(np.int32), ((0, 0), (0, padding))))
-    numbers = _numbers(cells.sum(axis=0, dtype=np.float64), terms, tiled, padding)
+    weights = aligned(in_lanes(cells.astype(np.int32), 1, lanes))
+    numbers = _numbers(cells.sum(axis=0, dtype=np.float64), terms, tiled, 1, lanes)
     operands = weights, *numbers, (lanes, results.offset), results.ends
     terms = bytes_of(terms, results)
     return ByteFilter(
@@ -157,12 +156,12 @@ def _subtracted(terms: Terms, results: Results) -> int:
     return terms.subtracted + (1 << 7 if results.stored == np.int8 else 0)
 
 
-def _numbers(totals: Array, terms: Terms, results: Results, padding: int) -> tuple[Array, Array]:
+def _numbers(totals: Array, terms: Terms, results: Results, groups: int, lanes: int) -> tuple[Array, Array]:
     """Return what sums begin with, by the `totals` of each channel's weights, and factors and summands."""
     first = -_subtracted(terms, results) * totals.astype(np.int64)
     if results.shift is not None:
         first += results.shift.astype(np.int64)
-    return np.pad(first.astype(np.int32), (0, padding)), np.pad(results.line, ((0, 0), (0, padding)))
+    return in_lanes(first.astype(np.int32), groups, lanes), in_lanes(results.line, groups, lanes)
 
 
 @lru_cache(1 << 8)

@@ -58,9 +58,9 @@ def rows_of(filter: Array) -> Array:
 def sums_of(window: Window, shape: Shape, filter: Array, matrix: Array, terms: Terms) -> Sums:
     """Return the sums of a filter from x of a shape [N, H, W, C]: products of patches with a matrix."""
     channels, height, width, depth = filter.shape
-    beside = width if window.dilation[1] == 1 else 1  # cells of which all bytes lie side by side
-    cells = filter.reshape(channels, -1, beside * depth)
-    dots = dot_filter(cells, terms) if shape[3] == depth else None  # no groups
+    groups = shape[3] // depth
+    beside = width if groups == 1 == window.dilation[1] else 1  # cells of which all bytes lie side by side
+    dots = dot_filter(filter.reshape(channels, -1, beside * depth), terms, groups)
     if (height, width) == (1, 1) and window.before == window.after == (0, 0) and shape[3] == depth:
         few = 1 < shape[0] * math.prod(window.out) <= FEW_PIXELS
         sums = PointSums.of(matrix, terms, few) if dots is None else dots.of_pixels(depth)

@@ -13,7 +13,7 @@ import numpy as np
 
 from gpunn.ops.call import Call
 from gpunn.ops.compiled import OfReals, RealLoops, real_loops
-from gpunn.ops.compiled.tiles import packed
+from gpunn.ops.compiled.tiles import in_lanes, packed
 from gpunn.ops.contraction.blocks import Place, Terms, pixels_at_once
 from gpunn.ops.contraction.pieces import MOST_WEIGHTS, Piece, point_pieces, ranges, window_pieces
 from gpunn.ops.contraction.prepared import Ends, bound, constants_only
@@ -26,13 +26,16 @@ from gpunn.types import Array, Shape
 class ProductLoop:
     """The loop for a filter [O, KH, KW, C] of float32 and a bias [O], which clamps its results to `ends`."""
 
-    def __init__(self, loop: OfReals, filter: Array, bias: Array, ends: Ends, row_is_cell: bool) -> None:
+    def __init__(
+        self, loop: OfReals, filter: Array, bias: Array, groups: int, ends: Ends, row_is_cell: bool
+    ) -> None:
         channels, _, width, depth = filter.shape
         lanes, pixels = loop.sizes
-        self._depth, self._row_is_cell = (width * depth if row_is_cell else depth), row_is_cell
-        weights = aligned(packed(filter.reshape(channels, -1, self._depth), lanes))
-        numbers = aligned(np.pad(bias, (0, -channels % lanes)))
-        self._operands = weights, numbers, (self._depth, lanes, pixels), ends
+        length, self._row_is_cell = (width * depth if row_is_cell else depth), row_is_cell
+        self._read = groups * length
+        weights = aligned(packed(filter.reshape(channels, -1, length), groups, lanes))
+        numbers = aligned(in_lanes(bias, groups, lanes))
+        self._operands = weights, numbers, (groups, length, lanes, pixels), ends
         self._loop = loop.products
 
     def pieces(self, window: Window, shape: Shape, pixels: int) -> list[Piece]:
@@ -54,7 +57,7 @@ class ProductLoop:
 
     def _bind(self, padded: Array, window: Window) -> Place:
         """Return what writes the results [N, OH, OW, O] over the windows of an image."""
-        numbers, places = seen_by(window, padded, self._depth, self._row_is_cell)
+        numbers, places = seen_by(window, padded, self._read, self._row_is_cell)
 
         def write(out: Array) -> None:
             self._loop(numbers, *places, *self._operands, out.reshape(-1, out.shape[-1]))
@@ -67,13 +70,15 @@ def product_pieces(
 ) -> list[Piece] | None:
     """Return the results of a convolution with a filter [O, KH, KW, C] that is a constant, and a bias [O].
 
-    None for groups, and for few pixels or many weights.
+    None for few pixels or many weights.
     """
     loop = _loop_for(call, loops, filter, math.prod(call.y.shape[:-1]))
-    if loop is None or call.x.shape[-1] != filter.shape[3]:
+    if loop is None:
         return None
-    product = ProductLoop(loop, filter, bias, ends, row_is_cell=window.dilation[1] == 1)
-    at_once = pixels_at_once(max(filter.shape[3] * math.prod(window.stride), len(filter)))
+    depth = call.x.shape[-1]
+    groups = depth // filter.shape[3]
+    product = ProductLoop(loop, filter, bias, groups, ends, groups == 1 == window.dilation[1])
+    at_once = pixels_at_once(max(depth * math.prod(window.stride), len(filter)))
     return product.pieces(window, call.x.shape, at_once)
 
 
@@ -86,7 +91,7 @@ def bound_rows(call: Call, filter: Array, bias: Array | None) -> Callable[[Array
     window = resolve((rows, 1), (1, 1), (1, 1), (1, 1), "valid")
 
     def in_tiles(_: RealLoops, filter: Array, bias: Array, ends: Ends) -> list[Piece]:
-        product = ProductLoop(loop, filter[:, None, None], bias, ends, row_is_cell=True)
+        product = ProductLoop(loop, filter[:, None, None], bias, 1, ends, row_is_cell=True)
         return product.pieces(window, (1, rows, 1, depth), pixels_at_once(max(depth, channels)))
 
     pieces = partial(point_pieces, pixels=rows, seen=None, constant=True)

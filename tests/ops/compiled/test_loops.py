@@ -31,6 +31,9 @@ OF_BYTES: list[Case] = [
     ("conv2d", (1, 7, 9, 4), (9, 3, 2, 4), {"padding": ((3, 2), (1, 4)), "stride": (2, 3)}),
     ("conv2d", (1, 4, 4, 1), (6, 3, 3, 1), {"padding": "same"}),
     ("conv2d", (1, 20, 14, 2), (300, 3, 3, 2), {"padding": "same"}),  # several blocks
+    ("conv2d", (2, 7, 9, 15), (105, 3, 2, 5), {"padding": "same", "stride": (1, 2), "activation": "relu"}),
+    ("conv2d", (1, 40, 60, 32), (24, 1, 1, 8), {"stride": (1, 2), "activation": "relu6"}),  # blocks of groups
+    ("conv2d", (1, 7, 9, 60), (60, 3, 3, 4), {"dilation": (2, 1), "activation": "relu"}),
     ("fully_connected", (31, 13), (5, 13), {"activation": "relu6"}),
     ("fully_connected", (1, 1, 300), (1, 300), {}),
     ("depthwise_conv2d", (1, 5, 5, 1), (1, 3, 3, 9), {"activation": "relu"}),  # many filters of one channel
@@ -48,7 +51,7 @@ NOT_OF_BYTES: list[Case] = [
     ("conv2d", (0, 5, 4, 2), (6, 3, 3, 2), {}),
     ("conv2d", (0, 5, 4, 2), (6, 1, 1, 2), {}),
     ("depthwise_conv2d", (0, 5, 4, 8), (1, 3, 3, 8), {}),
-    ("conv2d", (1, 5, 4, 4), (6, 3, 3, 2), {}),  # two groups
+    ("conv2d", (1, 5, 4, 4), (6, 3, 3, 2), {}),  # two groups, whose halves below zero go away from it
     ("depthwise_conv2d", (1, 4, 5, 9), (1, 3, 3, 9), {}),  # halves below zero go away from it
 ]
 ZEROS = {DType.UINT8: (120, 0, 255), DType.INT8: (0,)}  # of filters, whose weights may leave 8 bits with them

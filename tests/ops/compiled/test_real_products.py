@@ -28,12 +28,15 @@ OF_REALS: list[Case] = [
     ("fully_connected", (31, 13), (5, 13), {"activation": "relu6"}),
     ("fully_connected", (4, 3, 26), (70, 26), {"activation": "tanh"}),
     ("conv2d", (1, 9, 16, 40), (5, 5, 5, 40), {"padding": "same"}),  # several blocks
+    ("conv2d", (1, 5, 4, 4), (6, 3, 3, 2), {}),  # two groups
+    ("conv2d", (2, 7, 9, 15), (105, 3, 2, 5), {"padding": "same", "stride": (1, 2), "activation": "relu"}),
+    ("conv2d", (1, 7, 9, 60), (60, 3, 3, 4), {"padding": "same", "dilation": (2, 1)}),
+    ("conv2d", (1, 40, 60, 64), (48, 1, 1, 16), {"stride": (1, 2)}),  # several blocks of four groups
 ]
 NOT_OF_REALS: list[Case] = [
     ("conv2d", (0, 5, 4, 2), (6, 3, 3, 2), {}),
     ("conv2d", (1, 1, 2, 2), (6, 1, 1, 2), {}),  # fewer pixels than in a tile
     ("fully_connected", (1, 13), (5, 13), {}),
-    ("conv2d", (1, 5, 4, 4), (6, 3, 3, 2), {}),  # two groups
 ]
 
 
