@@ -17,9 +17,11 @@ from gpunn.ops.compiled import (
     loops,
     pools,
     real_products,
+    row_norms,
     rows,
     softmax,
     steps,
+    turn,
 )
 from gpunn.ops.compiled.tiles import boxes, tile_code
 from gpunn.ops.compiled.vectors import OF_BYTES, OF_REALS, Sizes, teach_numba, vector_sizes
@@ -52,8 +54,10 @@ class RealLoops(NamedTuple):
     added: Loop
     gated: Loop
     softmax: Loop
+    row_norms: Loop
     depthwise: Loop
     pools: Loop
+    turn: Loop
     of_tiles: OfReals | None
 
 
@@ -103,8 +107,10 @@ class Maker:
             self._compiled(loops.added, (given(single, 2), given(single, 2), bounds, result(single))),
             self._gated(),
             self._softmax(),
+            self._row_norms(),
             self.depthwise,
             self._pools(),
+            self._turn(),
             self.of_tiles,
         )
 
@@ -168,6 +174,17 @@ class Maker:
         found: Loop = self._compiled(softmax.softmax, (x, self._single, out))
         return found
 
+    def _row_norms(self) -> Loop:
+        teach_numba(row_norms.normalize_row, row_norms.normalize_row_code, self._lanes)
+        x, spreads, out = (
+            self._given(self._single, 2),
+            self._result(self._single, 1),
+            self._result(self._single),
+        )
+        numbers = self._index, self._single, self._single
+        found: Loop = self._compiled(row_norms.row_norms, (x, *numbers, spreads, out))
+        return found
+
     def _look_up(self) -> Loop:
         if rows.TABLES in self._features.split(","):
             teach_numba(rows.look_up_vector, rows.look_up_code, rows.ENTRIES)
@@ -195,6 +212,15 @@ class Maker:
         operands = self._given(self._single), self._index, *places, *numbers
         found: Loop = self._compiled(pools.pools, (*operands, self._result(self._single, 1)))
         return found
+
+    def _turn(self) -> Loop:
+        self._jitable(turn.turn_by_ones)
+        teach_numba(turn.turn_tile, turn.turn_tile_code, self._lanes)
+        teach_numba(turn.turn_pair, turn.turn_pair_code, self._lanes)
+        word, places = self._types.uint32, (self._given(self._index),) * 2
+        sizes = (self._pair(self._index),) * 2
+        operands = self._index, self._given(word), *places, *sizes, self._result(word, 1)
+        return partial(self._compiled(turn.turn, operands), self._lanes)
 
     @cached_property
     def of_bytes(self) -> OfBytes | None:

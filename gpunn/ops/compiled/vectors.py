@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 BYTES = 4  # in a lane
 
 Bounds = tuple[float, float, int]  # of results, and their offset
+Place = Callable[[Any, Any], None]  # stores a vector, or what a row has of it, at its place in a row
 
 
 class Sizes(NamedTuple):
@@ -123,6 +124,33 @@ class Code:
         of.branch(head)
         of.position_at_end(end)
 
+    def each(self, place: Any, length: Any, fill: Any, write: Callable[[Any, Place, Any], None]) -> None:
+        """Let `write` write the code for the vectors of a row of 32-bit numbers.
+
+        The last one begins among the numbers of the one before. A row that is shorter than a vector is one,
+        in which what it lacks is as in `fill`. For both `write` gets which numbers are new ones of the row.
+        """
+        of, lanes = self.builder, self.index(self.lanes)
+
+        def one(first: Any, new: Any = None) -> None:
+            numbers = self.load(of.gep(place, [first]), fill.type)
+            write(numbers, lambda found, target: self.store(found, of.gep(target, [first])), new)
+
+        with of.if_else(of.icmp_signed("<", length, lanes)) as (short, long):
+            with short:
+                write(
+                    self.load_first(place, fill, length),
+                    lambda found, target: self.store_first(found, target, length),
+                    self.first_lanes(length),
+                )
+            with long:
+                whole = of.udiv(length, lanes)
+                with self.utils.for_range(of, whole) as step:
+                    one(of.mul(step.index, lanes))
+                left = of.sub(length, of.mul(whole, lanes))
+                with of.if_then(of.icmp_signed(">", left, self.index(0))):
+                    one(of.sub(length, lanes), self.last_lanes(left))
+
     def behind(self, place: Any, count: int) -> Any:
         """Return the place so many elements behind another one."""
         return self.builder.gep(place, [self.index(count)])
@@ -158,6 +186,10 @@ class Code:
     def times_plus(self, a: Any, b: Any, c: Any) -> Any:
         """Return a b + c of float32, rounded once where the CPU does so in the time of a product."""
         return self._call(f"fmuladd.v{self.lanes}f32", c.type, (a, b, c))
+
+    def square_root(self, number: Any) -> Any:
+        """Return the square root of a float32."""
+        return self._call("sqrt.f32", number.type, (number,))
 
     def prefetch(self, place: Any, for_writing: bool = False) -> None:
         """Have a cache line fetched meanwhile: into the first cache for writing, else into the second."""
@@ -205,9 +237,13 @@ class Code:
         while count > 1:
             count //= 2
             places = [count + k if k < count else k for k in range(self.lanes)]
-            other = of.shuffle_vector(numbers, numbers, self._ir.Constant(self.of(word), places))
-            numbers = combine(numbers, other)
+            numbers = combine(numbers, self.shuffled(numbers, numbers, places))
         return of.extract_element(numbers, word(0))
+
+    def shuffled(self, a: Any, b: Any, chosen: Sequence[int]) -> Any:
+        """Return the chosen lanes of two vectors; those of the second one come after those of the first."""
+        places = self._ir.Constant(self.of(self._ir.IntType(32)), chosen)
+        return self.builder.shuffle_vector(a, b, places)
 
     def last_lanes(self, count: Any) -> Any:
         """Return which lanes are the last ones, so many."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from gpunn.ops.kernels.strides import places_along
 from gpunn.ops.kernels.window import Window
 from gpunn.types import Array
 
@@ -39,14 +39,6 @@ def places_of(
     """Return where a window sees images; steps: from one image, row and column to the next."""
     (height, width), (down, across) = window.size, window.dilation
     (image, row, column), (vertical, horizontal), (high, wide) = steps, window.stride, window.out
-    cells = _sums_of((height, down * row), (1 if row_is_cell else width, across * column))
+    cells = places_along((height, down * row), (1 if row_is_cell else width, across * column))
     pixels = wide // together, horizontal * column * together
-    return Places(_sums_of((images, image), (high, vertical * row), pixels), cells)
-
-
-def _sums_of(*axes: tuple[int, int]) -> Array:
-    """Return all sums of multiples: of counts and steps."""
-    total: Array = np.zeros(1, np.int64)
-    for count, step in axes:
-        total = np.add.outer(total, np.arange(count) * step).reshape(-1)
-    return total
+    return Places(places_along((images, image), (high, vertical * row), pixels), cells)

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from gpunn.kernel import Param, Unsupported, dims4, size_of
 from gpunn.rows import Rows, Walk
-from gpunn.types import Shape
+from gpunn.types import Array, Shape
 
 MAX_RANK = 8  # of a merged space: lib/coords.wgsl walks two times four dimensions
 
@@ -75,6 +77,14 @@ def merge(sizes: Shape, *strides: Shape) -> tuple[Shape, ...]:
         else:
             merged.append((size, *steps))
     return tuple(zip(*merged, strict=True)) if merged else ((),) * (1 + len(strides))
+
+
+def places_along(*axes: tuple[int, int]) -> Array:
+    """Return the places in flat memory that axes of counts and steps lead to, the last axis soonest."""
+    places: Array = np.zeros(1, np.int64)
+    for count, step in axes:
+        places = np.add.outer(places, np.arange(count) * step).reshape(-1)
+    return places
 
 
 def walked_as(shape: Shape, sizes: Shape, strides: Shape) -> Shape | None:

@@ -2,17 +2,20 @@
 
 numpy walks along the last dimension of the result. Where neighbours there lie far apart in the operand, a
 cache line is fetched for one element, and is gone when the next one of it is due. So strips of the last
-dimension are copied, the dimension along which elements lie side by side next to it.
+dimension are copied, the dimension along which elements lie side by side next to it. A compiled loop does
+more: it reads and writes rows of elements that lie side by side, and turns them in registers.
 """
 
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 
 from gpunn.kernel import ceil_div
-from gpunn.ops.kernels.strides import merge
+from gpunn.ops.compiled import real_loops
+from gpunn.ops.kernels.strides import dense, merge, places_along
 from gpunn.ops.kernels.window import strided
 from gpunn.ops.memory import LEAST_BYTES, empty
 from gpunn.types import Array, Shape
@@ -22,10 +25,18 @@ PAGE = 1 << 12  # bytes; lines that lie so far apart have the same place in the 
 NEAR = 3 << 16  # bytes of lines that are fetched between two elements side by side, and are still near then
 STRIP = 64  # elements
 LEAST = 1 << 10  # elements of a copy, which is worth a call of numpy's
+WORD = 4  # bytes of an element that the loop turns
+COLUMNS = 16  # elements side by side, as many as a vector of any CPU has, or more
 
 
 def turned(x: Array, view: Array) -> Array:
     """Return a transposed view of dense x as a dense array."""
+    loops = real_loops() if view.itemsize == WORD and view.size >= LEAST else None
+    matrices = None if loops is None else matrices_of(view.shape, view.strides)
+    if loops is not None and matrices is not None:
+        copy = empty(view.shape, view.dtype)
+        loops.turn(x.reshape(-1).view(np.uint32), *matrices, copy.reshape(-1).view(np.uint32))
+        return copy
     found = strips(view)
     if found is None:
         return np.asarray(view, order="C")
@@ -38,6 +49,25 @@ def turned(x: Array, view: Array) -> Array:
             part = *outer, *place, slice(first, first + STRIP)
             target[part] = source[part]
     return result
+
+
+Matrices = tuple[Array, Array, tuple[int, int], tuple[int, int]]
+
+
+@lru_cache(1 << 8)
+def matrices_of(shape: Shape, strides: Shape) -> Matrices | None:
+    """Return the matrices that a view of words consists of, as the loop takes them; None without any."""
+    sizes, steps = merge(shape, strides)
+    if len(sizes) < 2 or WORD not in steps[:-1]:
+        return None
+    column, columns = steps.index(WORD), sizes[steps.index(WORD)]
+    if columns < COLUMNS:
+        return None
+    targets = dense(sizes)
+    others = [d for d in range(len(sizes) - 1) if d != column]
+    places = places_along(*((sizes[d], steps[d] // WORD) for d in others))
+    copies = places_along(*((sizes[d], targets[d]) for d in others))
+    return places, copies, (sizes[-1], columns), (steps[-1] // WORD, targets[column])
 
 
 def strips(view: Array) -> tuple[Shape, Shape, int] | None:

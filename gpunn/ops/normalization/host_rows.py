@@ -75,7 +75,19 @@ def prepare_log_softmax(meaning: Meaning, call: Call) -> Callable[[Array], Array
 
 def prepare_l2(meaning: Meaning, call: Call) -> Callable[[Array], Array] | None:
     """Return l2_normalization of a call as a function of dense x; None for another axis than the last."""
-    return partial(_in_blocks, partial(_write_l2, meaning)) if _of_rows(call) else None
+    if not _of_rows(call):
+        return None
+    in_blocks = partial(_in_blocks, partial(_write_l2, meaning))
+
+    def compute(x: Array) -> Array:
+        found = _by_loop(x, x.shape[-1], 0.0)
+        if found is None:
+            return in_blocks(x)
+        result, sums = found
+        usual = _LOWEST(sums) >= LEAST and _HIGHEST(sums) <= LARGEST  # and none is NaN
+        return result if usual else in_blocks(x)
+
+    return compute
 
 
 def prepare_layer(call: Call, groups: Groups) -> Callable[[Array], Array] | None:
@@ -84,7 +96,7 @@ def prepare_layer(call: Call, groups: Groups) -> Callable[[Array], Array] | None
     if not 0 < groups.outer * groups.inner <= MOST or not call.x.size:
         return None
     if groups.outer == 1:
-        return partial(_in_blocks, partial(_write_layer, epsilon, centred), length=groups.inner)
+        return partial(_in_rows, groups.inner, epsilon, centred)
     return partial(_in_groups, groups, epsilon, centred)
 
 
@@ -146,6 +158,26 @@ def _write_log_softmax(meaning: Meaning, x: Array, out: Array, ones: Array) -> N
             np.subtract(x, np.log(sums)[:, None], out=out)
             return
     out[...] = meaning(x, axis=1)
+
+
+def _by_loop(
+    x: Array, length: int, epsilon: np.float32 | float, centred: bool = False, share: float = 1.0
+) -> tuple[Array, Array] | None:
+    """Return the rows of x normalised, and what their square roots are of; None without a loop."""
+    loops = real_loops() if x.dtype == np.float32 and x.size else None
+    if loops is None:
+        return None
+    rows, result = x.reshape(-1, length), empty(x.shape, x.dtype)
+    spreads = empty((len(rows),), x.dtype)
+    numbers = int(centred), np.float32(share), np.float32(epsilon)
+    loops.row_norms(rows, *numbers, spreads, result.reshape(rows.shape))
+    return result, spreads
+
+
+def _in_rows(length: int, epsilon: np.float32, centred: bool, x: Array) -> Array:
+    """Return layer_normalization for means of elements that lie side by side."""
+    found = _by_loop(x, length, epsilon, centred, 1 / length)
+    return _in_blocks(partial(_write_layer, epsilon, centred), x, length) if found is None else found[0]
 
 
 def _write_l2(meaning: Meaning, x: Array, out: Array, ones: Array) -> None:

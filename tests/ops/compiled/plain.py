@@ -17,9 +17,11 @@ from gpunn.ops.compiled import (
     loops,
     pools,
     real_products,
+    row_norms,
     rows,
     softmax,
     steps,
+    turn,
 )
 from gpunn.ops.compiled.vectors import Sizes
 from gpunn.types import Array, float32
@@ -32,8 +34,10 @@ REALS = compiled.RealLoops(
     loops.added,
     partial(gates.gated, 2),
     softmax.softmax,
+    row_norms.row_norms,
     depthwise.depthwise,
     pools.pools,
+    partial(turn.turn, 2),
     OF_TILES,
 )
 INTEGERS = compiled.IntegerLoops(
