@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gpunn.errors import ModelError
 from gpunn.ops import OPS
 from gpunn.ops.call import Call, ValueNeededError
 from gpunn.ops.elementwise.activation import activate, activating
@@ -145,13 +146,13 @@ class Operation:
     def direct(self) -> Callable[..., Any] | None:
         """Return what computes the outputs, already as stored() gives them, from dense arrays.
 
-        None if the op does not say how, if results are empty, or where values are checked. The only output is
-        returned by itself.
+        None if the op does not say how, if results are empty, or where a run checks values. The only output
+        is returned by itself.
         """
         prepare, operands = self.definition.prepare, [o for o in (*self.inputs, *self.outputs) if o]
         if self.integer:
             return self._direct_integers()
-        if prepare is None or self.custom or self.guarded:
+        if prepare is None or self.custom or self._checked_in_runs():
             return None
         if any(o.type.dtype not in _DIRECT for o in operands):
             return None
@@ -178,7 +179,7 @@ class Operation:
 
     def _direct_facet(self) -> Quantized | None:
         """Return the op's integer arithmetic where it gives one result, not empty, of any values."""
-        one = len(self.outputs) == 1 and self.outputs[0].type.size and not self.guarded
+        one = len(self.outputs) == 1 and self.outputs[0].type.size and not self._checked_in_runs()
         return self.facet if one else None
 
     def bound(self) -> Callable[[], Callable[[Array], Any]] | None:
@@ -264,6 +265,18 @@ class Operation:
         stated = (guard for guard in guards if guard.ranges(self.call()))
         pairs = ((guard, self.inputs[guard.index]) for guard in stated)
         return tuple((guard, operand) for guard, operand in pairs if operand is not None)
+
+    def _checked_in_runs(self) -> bool:
+        """Tell whether runs must check values: computed ones, or constants that they refuse."""
+        call = self.call()
+        try:
+            for guard, operand in self.guarded:
+                if operand.value is None:
+                    return True
+                guard.check(call, operand.value)
+        except ModelError:
+            return True
+        return False
 
     def call(self) -> Call:
         """Return what the op's kernel function sees."""

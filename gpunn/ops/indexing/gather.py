@@ -162,6 +162,27 @@ def _gather_nd_kernel(call: Call) -> Kernel:
     return each(kernel, call.y)
 
 
+def _flat(shape: Shape, indices: Array) -> Array:
+    """Return the numbers of the slices of a tensor [shape, ...] that rows of indices [..., d] name."""
+    numbers = indices.astype(np.int64).reshape(-1, len(shape)) @ np.array(dense(shape), np.int64)
+    return np.asarray(numbers)
+
+
+def _rows_taken(x: Array, depth: int, numbers: Array, shape: Shape) -> Array:
+    """Return slices [shape] of x along its first dimensions, `depth` of them, by their numbers."""
+    return np.take(x.reshape(-1, size_of(x.shape[depth:])), numbers, axis=0).reshape(shape)
+
+
+def _bind_gather_nd(call: Call, indices: Array) -> Callable[[Array], Array]:
+    depth, shape = indices.shape[-1], call.y.shape
+    numbers = _flat(call.x.shape[:depth], indices)
+    return lambda x: _rows_taken(x, depth, numbers, shape)
+
+
+def _prepare_gather_nd(call: Call) -> Callable[[Array, Array], Array] | None:
+    return gather_nd.reference if call.input(1).shape[-1] else None
+
+
 def _extents(call: Call) -> list[range]:
     return [range(n) for n in call.x.shape[: call.input(1).shape[-1]]]
 
@@ -172,6 +193,8 @@ def _extents(call: Call) -> list[range]:
     guards=(Guard(1, _extents),),
     raw=True,
     strings=True,
+    prepare=_prepare_gather_nd,
+    bind=_bind_gather_nd,
     gradient=gradients.GATHER_ND,
 )
 def gather_nd(x: Array, indices: Array) -> Array:
@@ -183,7 +206,11 @@ def gather_nd(x: Array, indices: Array) -> Array:
     """
     depth = indices.shape[-1]
     shape = (*indices.shape[:-1], *x.shape[depth:])
-    return np.asarray(x[tuple(np.moveaxis(indices, -1, 0))]).reshape(shape) if depth else _repeated(x, shape)
+    if not depth:
+        return _repeated(x, shape)
+    if not size_of(shape):
+        return np.empty(shape, x.dtype)
+    return _rows_taken(x, depth, _flat(x.shape[:depth], indices), shape)
 
 
 def _repeated(x: Array, shape: Shape) -> Array:

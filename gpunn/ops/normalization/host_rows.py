@@ -74,9 +74,12 @@ def prepare_log_softmax(meaning: Meaning, call: Call) -> Callable[[Array], Array
 
 
 def prepare_l2(meaning: Meaning, call: Call) -> Callable[[Array], Array] | None:
-    """Return l2_normalization of a call as a function of dense x; None for another axis than the last."""
-    if not _of_rows(call):
+    """Return l2_normalization of a call as a function of dense x; None for very long vectors."""
+    shape, axis = call.x.shape, call["axis"] % call.x.rank
+    if shape[axis] > MOST or call.x.dtype is not DType.FLOAT32:
         return None
+    if axis != call.x.rank - 1:
+        return partial(_l2_apart, meaning, math.prod(shape[:axis]), axis)
     in_blocks = partial(_in_blocks, partial(_write_l2, meaning))
 
     def compute(x: Array) -> Array:
@@ -84,10 +87,25 @@ def prepare_l2(meaning: Meaning, call: Call) -> Callable[[Array], Array] | None:
         if found is None:
             return in_blocks(x)
         result, sums = found
-        usual = _LOWEST(sums) >= LEAST and _HIGHEST(sums) <= LARGEST  # and none is NaN
-        return result if usual else in_blocks(x)
+        return result if _usual(sums) else in_blocks(x)
 
     return compute
+
+
+def _usual(sums: Array) -> bool:
+    """Tell whether square roots of sums of squares are as good as those of relative ones."""
+    return bool(_LOWEST(sums, None) >= LEAST and _HIGHEST(sums, None) <= LARGEST)  # and none is NaN
+
+
+def _l2_apart(meaning: Meaning, outer: int, axis: int, x: Array) -> Array:
+    """Return l2_normalization of vectors whose elements do not lie side by side."""
+    parts = x.reshape(outer, x.shape[axis], -1)
+    sums = np.einsum("oli,oli->oi", parts, parts)
+    if not _usual(sums):
+        return meaning(x, axis=axis)
+    result = empty(parts.shape, x.dtype)
+    np.divide(parts, np.sqrt(sums)[:, None], out=result)
+    return result.reshape(x.shape)
 
 
 def prepare_layer(call: Call, groups: Groups) -> Callable[[Array], Array] | None:
@@ -182,7 +200,7 @@ def _in_rows(length: int, epsilon: np.float32, centred: bool, x: Array) -> Array
 
 def _write_l2(meaning: Meaning, x: Array, out: Array, ones: Array) -> None:
     sums = np.multiply(x, x, out=out).dot(ones)
-    if _LOWEST(sums) >= LEAST and _HIGHEST(sums) <= LARGEST:
+    if _usual(sums):
         np.divide(x, np.sqrt(sums)[:, None], out=out)
     else:
         out[...] = meaning(x, axis=1)

@@ -134,13 +134,14 @@ def test_l2_of_zeros_nan_and_infinities(length: int, backend: str) -> None:
 
 @pytest.mark.parametrize("length", [1, 3, 128, 6000])
 @pytest.mark.parametrize("size", [1e-30, 1e-12, 1e-10, 1.0, 1e12, 1e16, 3e38])
-def test_l2_of_many_rows(length: int, size: float) -> None:
-    """Blocks of rows that are divided by their largest number first, or not."""
+@pytest.mark.parametrize("axis", [1, 0])
+def test_l2_of_many_rows(axis: int, length: int, size: float) -> None:
+    """Blocks of rows, or columns, that are divided by their largest number first, or not."""
     x = random(0, 300, length, low=-1, high=1) * np.float32(size)
-    check("l2_normalization", [x], backend="cpu")
+    check("l2_normalization", [np.moveaxis(x, 1, axis)], {"axis": axis}, backend="cpu")
     for row, value in ((0, 0.0), (100, np.nan), (200, np.inf), (299, 1.0)):
         x[row] = value
-        check("l2_normalization", [x], backend="cpu")
+        check("l2_normalization", [np.moveaxis(x, 1, axis)], {"axis": axis}, backend="cpu")
 
 
 def test_l2_by_hand(backend: str) -> None:
