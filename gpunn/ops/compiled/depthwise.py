@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle
 from typing import Any
 
 import numpy as np
 
+from gpunn.ops.compiled.gates import hard_swish, hard_swish_code
 from gpunn.ops.compiled.vectors import Code
 from gpunn.ops.compiled.windows import Arithmetic, Cells, Load, Part, PartCode, Walk
 from gpunn.types import Array
@@ -19,6 +21,7 @@ def depthwise(
     w: Array,
     bias: Array,
     bounds: tuple[Any, Any],
+    hard: int,
     rows: Array,
     columns: Array,
     steps: tuple[int, int, int, int, int],
@@ -30,7 +33,7 @@ def depthwise(
     x, out: flat. w: a number for each cell of the window and each of the numbers that lie side by side; so
     is the bias. rows, columns: as those of gpunn.ops.kernels.window_parts. steps: from a row of the window, a
     cell and a pixel to the next in x, and from a row and a cell to the next in w. sizes: images, and the
-    numbers of one of x, and of a row of the result.
+    numbers of one of x, and of a row of the result. hard: 1 for hard_swish of the sums, else 0.
 
     A sum adds its products in the order of cells, each with one rounding where the CPU has an instruction
     for it.
@@ -44,7 +47,7 @@ def depthwise(
                 cells = (place, rows[y, 2], part[2], down, beside)
                 weights = (rows[y, 1] * row + part[1] * cell, row, cell)
                 of_part = (line * across + part[3], part[4], part[5], apart)
-                part_sums(x, w, bias, bounds, cells, weights, of_part, out)
+                part_sums(x, w, bias, bounds, hard, cells, weights, of_part, out)
 
 
 def part_sums(
@@ -52,6 +55,7 @@ def part_sums(
     w: Array,
     bias: Array,
     bounds: tuple[Any, Any],
+    hard: int,
     cells: Cells,
     weights: Weights,
     part: Part,
@@ -69,18 +73,20 @@ def part_sums(
                 products = x[a : a + length].astype(np.float64) * w[b : b + length]
                 sums = (sums + products).astype(np.float32)
         sums += bias[:length]
+        if hard:
+            sums = hard_swish(sums)
         sums = np.where(sums < low, low, sums)
         out[to + p * length :][:length] = np.where(sums > high, high, sums)
 
 
 def part_sums_code(code: Code, operands: Sequence[Any]) -> None:
     """Write the code of part_sums()."""
-    x, w, bias, bounds, cells, weights, part, out = operands
+    x, w, bias, bounds, hard, cells, weights, part, out = operands
 
     def products(first: Any, vectors: int, load: Load) -> Arithmetic:
         of, (weight, row, cell) = code.builder, weights
         walk = Walk(code.opaque(of.gep(w.data, [of.add(weight, first)])), row, cell)
-        return _Products(code, load, walk, of.gep(bias.data, [first]), bounds, vectors)
+        return _Products(code, load, walk, of.gep(bias.data, [first]), (*bounds, hard), vectors)
 
     PartCode(code, x, cells, part, out, products).write()
 
@@ -89,9 +95,9 @@ class _Products:
     """Sums of products with a weight for each cell and number."""
 
     def __init__(
-        self, code: Code, load: Load, weights: Walk, biases: Any, bounds: Sequence[Any], vectors: int
+        self, code: Code, load: Load, weights: Walk, biases: Any, activation: Sequence[Any], vectors: int
     ) -> None:
-        self._code, self._load, self._weights, self._bounds = code, load, weights, bounds
+        self._code, self._load, self._weights, self._activation = code, load, weights, activation
         self._biases = [load(code.behind(biases, k * code.lanes)) for k in range(vectors)]
 
     def walks(self) -> Sequence[Walk]:
@@ -111,6 +117,10 @@ class _Products:
         """Return sums with the products of a cell."""
         return self._code.times_plus(numbers, of_cell[vector], found)
 
-    def finish(self, found: Any, vector: int) -> Any:
-        """Return sums with the bias, between bounds."""
-        return self._code.clamped(self._code.builder.fadd(found, self._biases[vector]), *self._bounds)
+    def finish(self, found: Sequence[Any]) -> Sequence[Any]:
+        """Return sums with the bias, as hard_swish or clamped."""
+        code, of, (low, high, hard) = self._code, self._code.builder, self._activation
+        for sums, bias in zip(found, cycle(self._biases), strict=False):
+            of.store(of.fadd(of.load(sums), bias), sums)
+        hard_swish_code(code, hard, found)
+        return [code.clamped(of.load(sums), low, high) for sums in found]

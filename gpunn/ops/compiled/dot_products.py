@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from gpunn.ops.compiled.tiles import Box, boxes
+from gpunn.ops.compiled.tiles import Box, Position, boxes
 from gpunn.ops.compiled.vectors import BYTES, Bounds, Code
 from gpunn.types import Array
 
@@ -109,8 +109,14 @@ class ByteArithmetic:
         """Return sums with the products of four bytes."""
         return self._code.call("vpdpbusd", sums, seen, weights)
 
-    def finish(self, vector: int) -> Callable[[Any], Any]:
-        """Return what makes stored results of sums."""
-        code, first = self._code, vector * self._code.lanes
-        factor, summand = (code.behind(place, first) for place in (self._factor, self._summand))
-        return code.results(factor, summand, self._ends, self._stored)
+    def finish(self, sums: Mapping[Position, Any]) -> Mapping[Position, Any]:
+        """Return stored results."""
+        code, of = self._code, self._code.builder
+
+        def results(vector: int) -> Callable[[Any], Any]:
+            first = vector * code.lanes
+            factor, summand = (code.behind(place, first) for place in (self._factor, self._summand))
+            return code.results(factor, summand, self._ends, self._stored)
+
+        finish = [results(vector) for vector in range(1 + max(k for _, k in sums))]
+        return {(row, k): finish[k](of.load(sum)) for (row, k), sum in sums.items()}

@@ -12,7 +12,7 @@ least squares in float64 at 4,001 places, weighted anew until the errors of all 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,8 @@ _ROUNDING = 1.5 * 2**23  # a sum with it has no digits behind the point, and n i
 _FRACTION = 23  # bits of float32
 _OF_X, _OF_ONE, _HARD = range(3)  # kinds of functions: of x / (...), of 1 / (...), and hard_swish
 _FORM = 3  # numbers of a form before the coefficients of P
-HARD = np.array((_HARD, -3, 3, 6), np.float32)  # the form of hard_swish: x (x + 3) / 6, from -3 and up to 3
+HARD = np.array((_HARD, 0, 0), np.float32)  # the form of hard_swish
+_KNEE = 3.0  # hard_swish is 0 below -3, and x above 3
 
 
 def form_of(
@@ -60,15 +61,37 @@ def gated_vector(x: Array, form: Array, place: tuple[int, int], out: Array) -> N
     """Write what gated() writes for some numbers; place: the first one, and how many."""
     first, count = place
     part = slice(first, first + count)
-    above = np.maximum(x[part], form[1])
     if form[0] == _HARD:
-        out[part] = above * ((np.minimum(above, form[2]) + form[2]) / form[3])
+        out[part] = hard_swish(x[part])
         return
+    above = np.maximum(x[part], form[1])
     squares = np.minimum(above * above, form[2])
     *others, factor = form[_FORM:]
     for coefficient in reversed(others):
         factor = factor * squares + coefficient
     out[part] = np.where(form[0] == _OF_ONE, np.float32(1), above) / (1 + np.exp(above * factor))
+
+
+def hard_swish(x: Array) -> Array:
+    """Return x times (x + 3) / 6 between 0 and 1; 0 if x is -inf."""
+    above = np.maximum(x, np.float32(-_KNEE))
+    gate = (np.minimum(above, np.float32(_KNEE)) + np.float32(_KNEE)) * np.float32(0.5 / _KNEE)
+    return np.asarray(above * gate)
+
+
+def hard_swish_code(code: Code, hard: Any, places: Iterable[Any]) -> None:
+    """Write the code that makes hard_swish of vectors in memory, if `hard` is not 0."""
+    with code.builder.if_then(code.builder.icmp_signed("!=", hard, code.index(0))):
+        for place in places:
+            code.builder.store(_hard_swish(code, code.builder.load(place)), place)
+
+
+def _hard_swish(code: Code, x: Any) -> Any:
+    """Return what hard_swish() makes of a vector."""
+    of = code.builder
+    below, knee, share = (x.type([number] * code.lanes) for number in (-_KNEE, _KNEE, 0.5 / _KNEE))
+    above = code.bounded("<", x, below)
+    return of.fmul(above, of.fmul(of.fadd(code.bounded(">", above, knee), knee), share))
 
 
 def gated_code(code: Code, operands: Sequence[Any]) -> None:
@@ -84,14 +107,13 @@ def gated_code(code: Code, operands: Sequence[Any]) -> None:
     def is_kind(known: int) -> Any:
         return of.fcmp_ordered("==", number(code.index(0)), form.data.type.pointee(known))
 
-    least, most = (code.splat(number(code.index(k))) for k in (1, 2))
-    above = code.bounded("<", code.load(of.gep(x.data, [first]), kind), least)
+    given = code.load(of.gep(x.data, [first]), kind)
     with of.if_else(is_kind(_HARD)) as (hard, by_exponential):
         with hard:
-            gate = of.fadd(code.bounded(">", above, most), most)
-            gate = of.fdiv(gate, code.splat(number(code.index(_FORM))))
-            code.store(of.fmul(above, gate), target)
+            code.store(_hard_swish(code, given), target)
         with by_exponential:
+            least, most = (code.splat(number(code.index(k))) for k in (1, 2))
+            above = code.bounded("<", given, least)
             square = code.bounded(">", of.fmul(above, above), most)
             last = of.sub(of.extract_value(form.shape, 0), code.index(1))
             sum = code.utils.alloca_once(of, kind)

@@ -202,7 +202,7 @@ class Maker:
         teach_numba(depthwise.part_sums, depthwise.part_sums_code, self._lanes)
         reals, places = (self._given(self._single),) * 3, (self._given(self._index, 2),) * 2
         steps, sizes = (self._types.UniTuple(self._index, count) for count in (5, 3))
-        operands = *reals, self._pair(self._single), *places, steps, sizes
+        operands = *reals, self._pair(self._single), self._index, *places, steps, sizes
         found: Loop = self._compiled(depthwise.depthwise, (*operands, self._result(self._single, 1)))
         return found
 
@@ -258,7 +258,7 @@ class Maker:
         teach_numba(real_products.tiles_of_reals, of_box, sizes.lanes)
         single, words = self._given(self._single), self._given(self._index)
         operands = single, words, words, single, single
-        shape = self._types.UniTuple(self._index, 4), self._pair(self._single)
+        shape = self._types.UniTuple(self._index, 4), self._pair(self._single), self._index
         signature = *operands, *shape, self._result(self._single)
         return OfReals(self._compiled(real_products.real_products, signature), sizes)
 

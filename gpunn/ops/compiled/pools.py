@@ -78,6 +78,10 @@ class _Pool:
     def of_cell(self, places: Sequence[Any]) -> None:
         """Return nothing."""
 
+    def finish(self, found: Sequence[Any]) -> Sequence[Any]:
+        """Return what was found."""
+        return [self._code.builder.load(numbers) for numbers in found]
+
 
 class _Maxima(_Pool):
     """The greatest number of all cells."""
@@ -91,10 +95,6 @@ class _Maxima(_Pool):
         of = self._code.builder
         above = of.or_(of.fcmp_ordered(">", numbers, found), of.fcmp_unordered("!=", numbers, numbers))
         return of.select(above, numbers, found)
-
-    def finish(self, found: Any, vector: int) -> Any:
-        """Return what was found."""
-        return found
 
 
 class _Means(_Pool):
@@ -112,6 +112,6 @@ class _Means(_Pool):
         """Return sums."""
         return self._code.builder.fadd(found, numbers)
 
-    def finish(self, found: Any, vector: int) -> Any:
+    def finish(self, found: Sequence[Any]) -> Sequence[Any]:
         """Return means."""
-        return self._code.builder.fdiv(found, self._count)
+        return [self._code.builder.fdiv(sums, self._count) for sums in super().finish(found)]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from gpunn.ops.compiled.tiles import Box, boxes
+from gpunn.ops.compiled.gates import hard_swish, hard_swish_code
+from gpunn.ops.compiled.tiles import Box, Position, boxes
 from gpunn.ops.compiled.vectors import Code
 from gpunn.types import Array
 
@@ -20,6 +21,7 @@ def real_products(
     bias: Array,
     shape: tuple[int, int, int, int],
     bounds: tuple[Any, Any],
+    hard: int,
     out: Array,
 ) -> None:
     """Write results [P, O] of sums of products of float32 with filters, between bounds.
@@ -27,12 +29,13 @@ def real_products(
     x: flat. Pixel p sees some numbers from places[p] + cells[s] on, for each s: those of one group after the
     other. w: in the order of tiles.packed(). bias: for each lane of w. shape: groups, numbers of one in a
     cell, lanes of a vector, pixels of a tile. A sum adds its products in the order of cells and numbers, each
-    with one rounding, and then the bias: on every CPU and for any number of pixels.
+    with one rounding, and then the bias: on every CPU and for any number of pixels. hard: 1 for hard_swish
+    of the sums, else 0.
     """
     groups, length, lanes, rows = shape
     pixels, channels = out.shape
     for box in boxes(pixels, channels, groups, length, len(cells) * length, (rows, lanes)):
-        tiles_of_reals(x, places, cells, w, length, box, out, bias, bounds)
+        tiles_of_reals(x, places, cells, w, length, box, out, bias, bounds, hard)
 
 
 def tiles_of_reals(
@@ -45,6 +48,7 @@ def tiles_of_reals(
     out: Array,
     bias: Array,
     bounds: tuple[Any, Any],
+    hard: int,
 ) -> None:
     """Write what real_products() writes, for a box.
 
@@ -59,6 +63,8 @@ def tiles_of_reals(
         for number, row in zip(seen, weights, strict=True):
             sums = (sums + number * row).astype(np.float32)
         sums += bias[lanes]
+        if hard:
+            sums = hard_swish(sums)
         sums = np.where(sums < low, low, sums)
         channels = slice(box.channel, min(box.channel + box.width, box.behind))
         out[p, channels] = np.where(sums > high, high, sums)[: box.behind - box.channel]
@@ -70,7 +76,7 @@ class RealArithmetic:
     together, nbytes = 1, 4
 
     def __init__(self, code: Code, operands: Sequence[Any]) -> None:
-        *_, (*_, lane, _), out, bias, self._bounds = operands
+        *_, (*_, lane, _), out, bias, self._bounds, self._hard = operands
         self.kind = code.of(out.data.type.pointee)
         self._code, self._bias = code, code.builder.gep(bias.data, [lane])
 
@@ -82,8 +88,12 @@ class RealArithmetic:
         """Return sums with the products of a number."""
         return self._code.fma(seen, weights, sums)
 
-    def finish(self, vector: int) -> Callable[[Any], Any]:
-        """Return what adds the bias to sums, and clamps them."""
-        code = self._code
-        bias = code.load(code.behind(self._bias, vector * code.lanes), self.kind)
-        return lambda sums: code.clamped(code.builder.fadd(sums, bias), *self._bounds)
+    def finish(self, sums: Mapping[Position, Any]) -> Mapping[Position, Any]:
+        """Return sums with the bias, as hard_swish or clamped."""
+        code, of = self._code, self._code.builder
+        width = 1 + max(k for _, k in sums)
+        biases = [code.load(code.behind(self._bias, k * code.lanes), self.kind) for k in range(width)]
+        for (_, k), sum in sums.items():
+            of.store(of.fadd(of.load(sum), biases[k]), sum)
+        hard_swish_code(code, self._hard, sums.values())
+        return {place: code.clamped(of.load(sum), *self._bounds) for place, sum in sums.items()}

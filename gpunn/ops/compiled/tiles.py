@@ -6,7 +6,7 @@ a channel. A tile has channels of one group.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple, Protocol
 
@@ -18,6 +18,8 @@ from gpunn.types import Array
 VECTORS = 2  # side by side in a tile
 BLOCK = 1 << 16  # numbers that the tiles of some pixels read and write, before others begin
 LINE = 64  # bytes of a cache line
+
+Position = tuple[int, int]  # of a vector in a tile: the pixel, and which vector of its channels
 
 
 class Box(NamedTuple):
@@ -98,8 +100,8 @@ class Arithmetic(Protocol):
     def add(self, sums: Any, seen: Any, weights: Any) -> Any:
         """Return sums with the products of a step; `seen` is the same in each lane."""
 
-    def finish(self, vector: int) -> Callable[[Any], Any]:
-        """Return what makes results of the sums of a vector of the tile."""
+    def finish(self, sums: Mapping[Position, Any]) -> Mapping[Position, Any]:
+        """Return the results of the sums of a tile, which are in memory."""
 
 
 def tile_code(
@@ -188,6 +190,4 @@ def _write_tile(
                 for k in range(vectors):
                     sum = sums[row, k]
                     of.store(arithmetic.add(of.load(sum), everywhere, loaded[k]), sum)
-    finish = [arithmetic.finish(k) for k in range(vectors)]
-    results = {(row, k): finish[k](of.load(sum)) for (row, k), sum in sums.items()}
-    code.store_box(results, lines, of.sub(behind, channel))
+    code.store_box(arithmetic.finish(sums), lines, of.sub(behind, channel))

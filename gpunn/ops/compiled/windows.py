@@ -47,8 +47,8 @@ class Arithmetic(Protocol):
     def add(self, found: Any, numbers: Any, of_cell: Any, vector: int) -> Any:
         """Return what is found with the numbers of a cell."""
 
-    def finish(self, found: Any, vector: int) -> Any:
-        """Return results."""
+    def finish(self, found: Sequence[Any]) -> Sequence[Any]:
+        """Return the results of what is in memory, all vectors of a pixel after those of the one before."""
 
 
 # Returns the arithmetic of so many vectors from a number on, which loads with a function
@@ -130,5 +130,5 @@ class PartCode:
                 for k, (numbers, cell) in enumerate(zip(found, places(seen, apart), strict=True)):
                     total = arithmetic.add(of.load(numbers), load(cell), of_cell, k % vectors)
                     of.store(total, numbers)
-        for k, (numbers, target) in enumerate(zip(found, targets, strict=True)):
-            store(arithmetic.finish(of.load(numbers), k % vectors), target)
+        for results, target in zip(arithmetic.finish(found), targets, strict=True):
+            store(results, target)

@@ -39,7 +39,6 @@ from gpunn.ops.contraction.pieces import (
     remembered,
     window_pieces,
 )
-from gpunn.ops.contraction.prepared import UNBOUNDED
 from gpunn.ops.contraction.row_pairs import row_pair_pieces
 from gpunn.ops.kernels.window import Window, strided
 from gpunn.ops.memory import scratch, together
@@ -197,7 +196,7 @@ def _by_channel(window: Window, filter: Array, loop: Loop | None) -> Binding:
     """Return the sums of a filter [1, KH, KW, C] from images of as many channels."""
     if loop is not None:
         channels = filter.shape[3]
-        sums = DepthwiseLoop(loop, window, filter[0], np.zeros(channels, np.float32), UNBOUNDED)
+        sums = DepthwiseLoop(loop, window, filter[0], np.zeros(channels, np.float32))
         writing = lru_cache(sums.write)  # of a block, or of blocks that are alike
 
         def compiled(padded: Array, window: Window) -> Place:

@@ -11,7 +11,7 @@ from gpunn.ops.call import Call
 from gpunn.ops.compiled import Loop, RealLoops
 from gpunn.ops.contraction.blocks import RowBlock, pixels_at_once, row_blocks
 from gpunn.ops.contraction.pieces import Piece, Write
-from gpunn.ops.contraction.prepared import Ends
+from gpunn.ops.contraction.prepared import PLAIN, InLoop
 from gpunn.ops.kernels.window import Window
 from gpunn.ops.kernels.window_parts import side_by_side, window_parts
 from gpunn.ops.memory import aligned
@@ -19,20 +19,22 @@ from gpunn.types import Array, Shape
 
 
 class DepthwiseLoop:
-    """The loop for a filter [KH, KW, C] of float32 and a bias [C], which clamps its results to `ends`."""
+    """The loop for a filter [KH, KW, C] of float32 and a bias [C], which applies an activation."""
 
-    def __init__(self, loop: Loop, window: Window, filter: Array, bias: Array, ends: Ends) -> None:
+    def __init__(
+        self, loop: Loop, window: Window, filter: Array, bias: Array, activation: InLoop = PLAIN
+    ) -> None:
         self._flat = side_by_side(window, filter.shape[2])
         self._filter = aligned(np.tile(filter, (1, 1, self._flat))).reshape(-1)
         self._bias = np.tile(bias, self._flat)
-        self._loop, self._ends = loop, ends
+        self._loop, self._activation = loop, activation
 
     def write(self, window: Window, shape: Shape) -> Write:
         """Return what writes the results [N, OH, OW, C] of x of a shape [N, H, W, C]."""
         parts, row = window_parts(window, shape, self._flat), window.size[1] * len(self._bias)
         steps = parts.down, parts.beside, parts.apart, row, len(self._bias)
         sizes = shape[0], parts.image, parts.across
-        operands = self._filter, self._bias, self._ends, parts.rows, parts.columns, steps, sizes
+        operands = self._filter, self._bias, *self._activation, parts.rows, parts.columns, steps, sizes
 
         def write(x: Array, out: Array) -> None:
             self._loop(x.reshape(-1), *operands, out.reshape(-1))
@@ -41,13 +43,13 @@ class DepthwiseLoop:
 
 
 def depthwise_pieces(
-    call: Call, window: Window, loops: RealLoops, filter: Array, bias: Array, ends: Ends
+    call: Call, window: Window, loops: RealLoops, filter: Array, bias: Array, activation: InLoop
 ) -> list[Piece] | None:
     """Return the results of a call on reals with a bias [C]; None for several channels of one."""
     channels, shape = filter.shape[3], call.x.shape
     if shape[3] != channels:
         return None
-    loop = DepthwiseLoop(loops.depthwise, window, filter[0], bias, ends)
+    loop = DepthwiseLoop(loops.depthwise, window, filter[0], bias, activation)
     blocks = row_blocks(window, shape, pixels_at_once(channels))
     return [_piece(block, loop, window, shape) for block in blocks]
 

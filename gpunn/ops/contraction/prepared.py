@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -27,8 +27,19 @@ Made = TypeVar("Made")
 Sum = Callable[[Array, Terms], Sums]  # makes the sums of a filter
 Ends = tuple[np.float32, np.float32]
 UNBOUNDED: Ends = (np.float32(-np.inf), np.float32(np.inf))
-# Of a filter, a bias, and ends of results
-Whole = Callable[[RealLoops, Array, Array, Ends], list[Piece] | None]
+
+
+class InLoop(NamedTuple):
+    """An activation that a loop applies to its sums: a clamp, or hard_swish."""
+
+    ends: Ends = UNBOUNDED
+    hard: int = 0
+
+
+PLAIN = InLoop()
+
+# Of a filter, a bias, and an activation
+Whole = Callable[[RealLoops, Array, Array, InLoop], list[Piece] | None]
 
 
 def constants_only(call: Call) -> bool:
@@ -120,10 +131,11 @@ def _bound(
     if loops is None:
         return _writing(pieces(filter), shape, plain)
     numbers = np.zeros(shape[-1], np.float32) if bias is None else np.ascontiguousarray(bias)
-    made = None if whole is None else whole(loops, filter, numbers, ends or UNBOUNDED)
+    within = InLoop(hard=1) if activation == "hard_swish" else None if ends is None else InLoop(ends)
+    made = None if whole is None else whole(loops, filter, numbers, within or PLAIN)
     loop = None
     if made is not None:
-        left = activation if ends is None else None
+        left = activation if within is None else None
         loop = _writing(made, shape, partial(finisher, None, left, filter.dtype, shape[-1]))
         if not threads or PRODUCT_THREADS.get() == 1:
             return loop

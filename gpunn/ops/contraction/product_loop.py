@@ -16,7 +16,7 @@ from gpunn.ops.compiled import OfReals, RealLoops, real_loops
 from gpunn.ops.compiled.tiles import in_lanes, packed
 from gpunn.ops.contraction.blocks import Place, Terms, pixels_at_once
 from gpunn.ops.contraction.pieces import MOST_WEIGHTS, Piece, point_pieces, ranges, window_pieces
-from gpunn.ops.contraction.prepared import Ends, bound, constants_only
+from gpunn.ops.contraction.prepared import InLoop, bound, constants_only
 from gpunn.ops.contraction.tile_places import Places, places_of, seen_by
 from gpunn.ops.kernels.window import Window, resolve
 from gpunn.ops.memory import aligned
@@ -24,10 +24,10 @@ from gpunn.types import Array, Shape
 
 
 class ProductLoop:
-    """The loop for a filter [O, KH, KW, C] of float32 and a bias [O], which clamps its results to `ends`."""
+    """The loop for a filter [O, KH, KW, C] of float32 and a bias [O], which applies an activation."""
 
     def __init__(
-        self, loop: OfReals, filter: Array, bias: Array, groups: int, ends: Ends, row_is_cell: bool
+        self, loop: OfReals, filter: Array, bias: Array, groups: int, activation: InLoop, row_is_cell: bool
     ) -> None:
         channels, _, width, depth = filter.shape
         lanes, pixels = loop.sizes
@@ -35,7 +35,7 @@ class ProductLoop:
         self._read = groups * length
         weights = aligned(packed(filter.reshape(channels, -1, length), groups, lanes))
         numbers = aligned(in_lanes(bias, groups, lanes))
-        self._operands = weights, numbers, (groups, length, lanes, pixels), ends
+        self._operands = weights, numbers, (groups, length, lanes, pixels), *activation
         self._loop = loop.products
 
     def pieces(self, window: Window, shape: Shape, pixels: int) -> list[Piece]:
@@ -66,7 +66,7 @@ class ProductLoop:
 
 
 def product_pieces(
-    call: Call, window: Window, loops: RealLoops, filter: Array, bias: Array, ends: Ends
+    call: Call, window: Window, loops: RealLoops, filter: Array, bias: Array, activation: InLoop
 ) -> list[Piece] | None:
     """Return the results of a convolution with a filter [O, KH, KW, C] that is a constant, and a bias [O].
 
@@ -77,7 +77,7 @@ def product_pieces(
         return None
     depth = call.x.shape[-1]
     groups = depth // filter.shape[3]
-    product = ProductLoop(loop, filter, bias, groups, ends, groups == 1 == window.dilation[1])
+    product = ProductLoop(loop, filter, bias, groups, activation, groups == 1 == window.dilation[1])
     at_once = pixels_at_once(max(depth * math.prod(window.stride), len(filter)))
     return product.pieces(window, call.x.shape, at_once)
 
@@ -90,8 +90,8 @@ def bound_rows(call: Call, filter: Array, bias: Array | None) -> Callable[[Array
         return None
     window = resolve((rows, 1), (1, 1), (1, 1), (1, 1), "valid")
 
-    def in_tiles(_: RealLoops, filter: Array, bias: Array, ends: Ends) -> list[Piece]:
-        product = ProductLoop(loop, filter[:, None, None], bias, 1, ends, row_is_cell=True)
+    def in_tiles(_: RealLoops, filter: Array, bias: Array, activation: InLoop) -> list[Piece]:
+        product = ProductLoop(loop, filter[:, None, None], bias, 1, activation, row_is_cell=True)
         return product.pieces(window, (1, rows, 1, depth), pixels_at_once(max(depth, channels)))
 
     pieces = partial(point_pieces, pixels=rows, seen=None, constant=True)

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from gpunn.ops.elementwise.gates import gated
 from gpunn.ops.elementwise.unary import ACTIVATIONS, apply_activation, clip_ends
 from gpunn.ops.fixed_point.affine import CLAMPS
-from gpunn.ops.memory import by_blocks
 from gpunn.types import Array, Shape
 
 FEW = 1 << 11  # numbers up to which maximum() takes less time than clip()
@@ -31,7 +31,7 @@ def activating(
     fused = None if name is None else ACTIVATIONS[name].fused
     if fused is not None and fused.write is not None:
         write = fused.write
-        return lambda y: by_blocks(write, y, out=y)
+        return lambda y: gated(write, y, out=y)
     if name not in CLAMPS:
         return lambda y: apply_activation(y, name)
     low, high = CLAMPS[name]

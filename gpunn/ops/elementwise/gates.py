@@ -6,16 +6,20 @@ be x. Compiled loops, where they are in use, write the same functions within the
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from gpunn.ops.compiled import real_loops
 from gpunn.ops.compiled.gates import HARD, form_of
-from gpunn.ops.memory import by_blocks
+from gpunn.ops.memory import BLOCK, by_blocks
 from gpunn.types import Array
 
 # x logistic(x) stays at -1e-20 below this x, instead of coming still nearer to 0: the products of such small
 # numbers with weights might be subnormal, and a CPU computes with subnormal numbers slowly.
 LEAST = -50.0
+
+Write = Callable[[Array, Array], None]  # a function whose name begins with write_
 
 _LOGISTIC = form_of((-1,), of_one=True)
 _SILU = form_of((-1,), least=LEAST)
@@ -23,7 +27,7 @@ _SILU = form_of((-1,), least=LEAST)
 
 def logistic(x: Array) -> Array:
     """Compute 1 / (1 + e^-x). NeuralNetworks.h, ANEURALNETWORKS_LOGISTIC."""
-    return by_blocks(write_logistic, x)
+    return gated(write_logistic, x)
 
 
 def write_logistic(x: Array, out: Array) -> None:
@@ -51,7 +55,7 @@ def silu(x: Array) -> Array:
 
     The gate: NeuralNetworks.h, ANEURALNETWORKS_LOGISTIC.
     """
-    return by_blocks(write_silu, x)
+    return gated(write_silu, x)
 
 
 def write_silu(x: Array, out: Array) -> None:
@@ -67,7 +71,7 @@ def write_silu(x: Array, out: Array) -> None:
 
 def hard_swish(x: Array) -> Array:
     """Compute x times (x + 3) / 6 between 0 and 1; 0 if x is -inf. TFLite schema, HARD_SWISH."""
-    return by_blocks(write_hard_swish, x)
+    return gated(write_hard_swish, x)
 
 
 def write_hard_swish(x: Array, out: Array) -> None:
@@ -79,6 +83,12 @@ def write_hard_swish(x: Array, out: Array) -> None:
     np.add(gate, 3, out=gate)
     np.divide(gate, 6, out=gate)
     np.multiply(above, gate, out=out)
+
+
+def gated(write: Write, x: Array, out: Array | None = None) -> Array:
+    """Return what `write` writes of x, which a loop goes through once, and numpy block by block."""
+    at_once = real_loops() is not None and x.dtype == np.float32
+    return by_blocks(write, x, block=max(1, x.size) if at_once else BLOCK, out=out)
 
 
 def by_loop(x: Array, form: Array, out: Array) -> bool:

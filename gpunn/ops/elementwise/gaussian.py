@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from gpunn.ops.compiled.gates import form_of
-from gpunn.ops.elementwise.gates import by_loop
+from gpunn.ops.elementwise.gates import by_loop, gated
 from gpunn.ops.memory import by_blocks
 from gpunn.types import Array
 
@@ -92,7 +92,7 @@ _GELU = _Gate([-math.sqrt(2) * r / 2**k for k, r in enumerate(_R)], 2 * SURE**2)
 def gelu(x: Array) -> Array:
     """Compute x times the cumulative normal distribution at x; 0 if x is -inf. TFLite schema, GeluOptions."""
     if x.dtype == np.float32:
-        return by_blocks(_GELU.write, x)
+        return gated(_GELU.write, x)
     # The cumulative normal distribution at x is half of erfc(-x / sqrt(2)).
     return _closed(x, 0.5 * _each(math.erfc, -math.sqrt(0.5) * x.astype(np.float64)))
 
@@ -112,7 +112,7 @@ def gelu_tanh(x: Array) -> Array:
     TFLite schema, GeluOptions (approximate).
     """
     if x.dtype == np.float32:
-        return by_blocks(_GELU_TANH.write, x)
+        return gated(_GELU_TANH.write, x)
     # That is x / (1 + e^(-2 u)), which loses nothing below 0.
     inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x.astype(np.float64) ** 3)
     with np.errstate(over="ignore"):
