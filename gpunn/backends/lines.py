@@ -1,15 +1,15 @@
 """Sums and products that the CPU backend computes in one loop, where numpy needs several passes.
 
-They are a product and then a sum with a number for each channel, as batch normalisation is where it stands
-before a layer; such a product, such a sum, and a sum of two tensors, if they clamp their results; a sum with
-a tensor that gets further channels of zeros before; and a product of an image with computed numbers, as in
-squeeze and excitation.
+They are a few sums and products with a number for each channel, one after the other, as batch normalisation
+is where it stands before a layer; such a product, such a sum, and a sum of two tensors, if they clamp their
+results; a sum with a tensor that gets further channels of zeros before; and a product of an image with
+computed numbers, as in squeeze and excitation.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -26,54 +26,59 @@ from gpunn.ops.movement import basic
 from gpunn.passes.scale import change_of
 from gpunn.types import Array, DType, Shape
 
+# (x + a) b c + d, with a number for each channel; what is absent is None
+_Numbers = tuple[Array | None, Array | None, Array | None, Array | None]
+_FIRST, _FACTORS, _LAST = 0, (1, 2), 3
+_NONE: _Numbers = (None, None, None, None)
+_NEUTRAL = np.array((-0.0, 1.0, 1.0, -0.0), np.float32)  # x - 0 is x, also if that is -0
+
 
 class _Line(NamedTuple):
-    """The function of x, factor * x + summand for each channel, which clamps its results to `ends`."""
+    """A function of x by some operations, one after the other, which clamps its results to `ends`."""
 
     x: Operand
-    factor: Array
-    summand: Array
+    numbers: _Numbers
     ends: Ends
+    operations: tuple[Operation, ...]
 
-    @property
-    def is_product(self) -> bool:
-        return not self.summand.any()
-
-    @property
-    def is_sum(self) -> bool:
-        return bool((np.abs(self.factor) == 1).all())
+    def rows(self) -> Array:
+        """Return the numbers as the loop takes them."""
+        channels = self.x.type.shape[-1]
+        pairs = zip(self.numbers, _NEUTRAL, strict=True)
+        return np.stack([np.full(channels, neutral) if n is None else n for n, neutral in pairs])
 
 
 def joints(model: Graph) -> Mapping[Operation, Joint]:
     """Return the operations that one loop computes, by the last of them."""
     readers, results = consumers(model), model.results
     private: dict[Operand, Operation] = {}
-    lines: dict[Operation, _Line] = {}
+    lines: dict[Operand, _Line] = {}
     found: dict[Operation, Joint] = {}
     for operation in model.operations:
         for y in operation.outputs:
             if y not in results and len(readers.get(y, ())) == 1:
                 private[y] = operation
-        line = _line(operation)
+        line = _line(operation, lines)
         if line is None:
             joint = _sum_of_tensors(operation, private) or _product_by_channel(operation)
             if joint is not None:
                 found[operation] = joint
             continue
-        if line.is_product and line.ends is UNBOUNDED:
-            lines[operation] = line
-        before = private.get(line.x)
-        product = None if before is None else lines.get(before)
-        if product is not None and line.is_sum:
-            whole = _Line(product.x, product.factor * line.factor, line.summand, line.ends)
-            found[operation] = Joint((product.x,), partial(_by_channel, whole, operation, before), before)
-        elif line.ends is not UNBOUNDED and (line.is_product or line.is_sum):
-            found[operation] = Joint((line.x,), partial(_by_channel, line, operation, None))
+        *before, _ = line.operations
+        if before:
+            found.pop(before[-1], None)
+        if before or line.ends is not UNBOUNDED:
+            found[operation] = Joint((line.x,), partial(_by_channel, line), tuple(before))
+        if line.ends is UNBOUNDED and operation.outputs[0] in private:
+            lines[operation.outputs[0]] = line
     return found
 
 
-def _line(operation: Operation) -> _Line | None:
-    """Return what an operation of float32 on a tensor and constants computes; None for other operations."""
+def _line(operation: Operation, lines: Mapping[Operand, _Line]) -> _Line | None:
+    """Return what a sum or a product of float32 with constants computes, with those before it if possible.
+
+    None for other operations. lines: those that nothing else reads.
+    """
     computed = [i for i in operation.inputs if i is not None and i.value is None]
     if operation.definition.algebra.affine is None or len(computed) != 1:
         return None
@@ -85,8 +90,32 @@ def _line(operation: Operation) -> _Line | None:
     if change is None:
         return None
     factor, summand = (numbers.astype(np.float32) for numbers in change)
-    exact = np.array_equal(factor, change[0]) and np.array_equal(summand, change[1])
-    return _Line(x, factor, summand, ends) if exact else None
+    if not (np.array_equal(factor, change[0]) and np.array_equal(summand, change[1])):
+        return None
+    before = lines.get(x)
+    if before is not None:
+        longer = _with(before.numbers, factor, summand)
+        if longer is not None:
+            return _Line(before.x, longer, ends, (*before.operations, operation))
+    numbers = _with(_NONE, factor, summand)
+    return None if numbers is None else _Line(x, numbers, ends, (operation,))
+
+
+def _with(numbers: _Numbers, factor: Array, summand: Array) -> _Numbers | None:
+    """Return the numbers of a line times a factor, which is 1 or -1 before a summand; None without room."""
+    used = max((k for k, n in enumerate(numbers) if n is not None), default=-1)
+    free = next((k for k in _FACTORS if k > used), None)
+    new: dict[int, Array] = {}
+    if summand.any():
+        if used == _LAST or not (np.abs(factor) == 1).all():
+            return None
+        new[_FIRST if used < _FIRST and (factor == 1).all() else _LAST] = summand
+    if not summand.any() or (factor != 1).any():
+        if free is None:
+            return None
+        new[free] = factor
+    a, b, c, d = (new.get(k, n) for k, n in enumerate(numbers))
+    return a, b, c, d
 
 
 def _ends(operation: Operation) -> Ends | None:
@@ -111,8 +140,8 @@ def _sum_of_tensors(operation: Operation, private: Mapping[Operand, Operation]) 
     for a, b in (operands, operands[::-1]):
         pad = private.get(b)
         x = None if pad is None else _with_fewer_channels(pad)
-        if x is not None:
-            return Joint((a, x), partial(_added, operation, ends, pad), pad)
+        if pad is not None and x is not None:
+            return Joint((a, x), partial(_added, operation, ends, pad), (pad,))
     return None if ends is UNBOUNDED else Joint(tuple(operands), partial(_added, operation, ends, None))
 
 
@@ -136,11 +165,12 @@ def _multiplied(operation: Operation, ends: Ends) -> Callable[[Array, Array], Ar
     if loops is None:
         return compute
     rows, together = _in_rows(shape)
-    nothing = np.full(rows[1], -0.0, np.float32)
+    neutral = np.repeat(_NEUTRAL[:, None], rows[1], axis=1)
 
     def multiply(x: Array, numbers: Array) -> Array:
-        result, factor = empty(shape, np.float32), np.tile(numbers.reshape(-1), together)
-        loops.scaled(x.reshape(rows), factor, nothing, ends, result.reshape(rows))
+        result, of_line = empty(shape, np.float32), neutral.copy()
+        of_line[_FACTORS[0]].reshape(together, -1)[:] = numbers.reshape(-1)
+        loops.scaled(x.reshape(rows), of_line, ends, result.reshape(rows))
         return result
 
     return multiply
@@ -181,21 +211,27 @@ def _added(operation: Operation, ends: Ends, pad: Operation | None) -> Callable[
     return add
 
 
-def _by_channel(line: _Line, operation: Operation, before: Operation | None) -> Callable[[Array], Array]:
+def _by_channel(line: _Line) -> Callable[[Array], Array]:
     """Return what computes a line, in a loop where there is one, else by one operation after the other."""
-    loops, shape = real_loops(), operation.outputs[0].type.shape
+    loops, shape = real_loops(), line.operations[-1].outputs[0].type.shape
     if loops is None:
-        first, second = None if before is None else _of_x(before), _of_x(operation)
-        return second if first is None else lambda x: second(first(x))
+        return _one_by_one([_of_x(operation) for operation in line.operations])
     rows, together = _in_rows(shape)
-    # A sum with -0 leaves a product as it is.
-    summand = np.full_like(line.summand, -0.0) if line.is_product else line.summand
-    factor, summand = (np.tile(numbers, together) for numbers in (line.factor, summand))
+    numbers = np.tile(line.rows(), together)
 
     def compute(x: Array) -> Array:
         result = empty(shape, np.float32)
-        loops.scaled(x.reshape(rows), factor, summand, line.ends, result.reshape(rows))
+        loops.scaled(x.reshape(rows), numbers, line.ends, result.reshape(rows))
         return result
+
+    return compute
+
+
+def _one_by_one(steps: Sequence[Callable[[Array], Array]]) -> Callable[[Array], Array]:
+    def compute(x: Array) -> Array:
+        for step in steps:
+            x = step(x)
+        return x
 
     return compute
 

@@ -25,14 +25,14 @@ class Step(NamedTuple):
 
 
 class Joint(NamedTuple):
-    """Another way to compute an operation, and what stands before it if its result is read here alone.
+    """Another way to compute an operation, with those before it whose results are read here alone.
 
     make: makes a function of the operands in the first run.
     """
 
     operands: tuple[Operand, ...]
     make: Callable[[], Callable[..., Array]]
-    before: Operation | None = None
+    before: tuple[Operation, ...] = ()
 
 
 class PreparedGraph:
@@ -56,7 +56,7 @@ class PreparedGraph:
         self.inputs = [self._fresh(i) for i in graph.inputs]
         self.variables = {v: self._fresh(v) for v in graph.variables}
         self._dead, self._joints = dead or {}, joints or {}
-        included = {joint.before for joint in self._joints.values()}
+        included = {operation for joint in self._joints.values() for operation in joint.before}
         self.steps = [self._step(o) for o in graph.operations if o not in included]
         self.outputs = [self._result(o) for o in graph.outputs]
         self._updates = {v: self._result(o) for v, o in graph.updates.items()}
@@ -125,10 +125,10 @@ class PreparedGraph:
     def _joint_step(self, operation: Operation, joint: Joint) -> Step:
         inputs, (result,) = [self._number(i) for i in joint.operands], operation.outputs
         run = _made_step(joint.make, inputs, self._fresh(result))
-        return Step(operation, self._freeing(run, operation, joint.before))
+        return Step(operation, self._freeing(run, operation, *joint.before))
 
-    def _freeing(self, run: Callable[[Values], None], *done: Operation | None) -> Callable[[Values], None]:
-        dead = [o for operation in done if operation is not None for o in self._dead.get(operation, ())]
+    def _freeing(self, run: Callable[[Values], None], *done: Operation) -> Callable[[Values], None]:
+        dead = [o for operation in done for o in self._dead.get(operation, ())]
         gone = [self._numbers[o] for o in dead if _is_large(o) and o in self._numbers]
         return _freeing(run, gone) if gone else run
 

@@ -27,14 +27,21 @@ ONE: dict[str, list[Layer]] = {
     "product and difference": [("mul", NUMBERS[None, None], {}), ("sub", NUMBERS, {"activation": "relu6"})],
     "one number": [("mul", np.float32(-3), {}), ("add", np.float32([[0.5]]), {"activation": "relu1"})],
     "half": [("div", np.float32([2]), {}), ("add", NUMBERS, {})],
+    "sum and product": [("add", NUMBERS, {}), ("mul", NUMBERS[::-1], {})],
+    "two products": [("mul", NUMBERS, {}), ("mul", NUMBERS[::-1], {"activation": "relu6"})],
+    "two sums": [("sub", NUMBERS, {}), ("add", np.float32([3]), {})],
+    "all four": [
+        ("sub", NUMBERS, {}),
+        ("mul", NUMBERS[::-1], {}),
+        ("mul", NUMBERS, {}),
+        ("add", NUMBERS, {"activation": "relu"}),
+    ],
     "a sum that clamps": [("add", NUMBERS, {"activation": "relu"})],
     "a product that clamps": [("mul", NUMBERS, {"activation": "relu"})],
     "two tensors": [("add", None, {"activation": "relu6"})],
 }
 MORE: dict[str, tuple[int, list[Layer]]] = {
-    "sum and product": (2, [("add", NUMBERS, {}), ("mul", NUMBERS, {})]),
     "a third": (2, [("div", np.float32([3]), {}), ("add", NUMBERS, {})]),
-    "two products": (2, [("mul", NUMBERS, {}), ("mul", NUMBERS, {})]),
     "product that clamps": (2, [("mul", NUMBERS, {"activation": "relu"}), ("add", NUMBERS, {})]),
     "no clamp behind": (2, [("mul", NUMBERS, {}), ("add", NUMBERS, {"activation": "tanh"})]),
     "two tensors, no clamp": (1, [("add", None, {})]),
@@ -146,6 +153,29 @@ def test_a_product_with_computed_numbers(
         np.testing.assert_array_equal(got, expected)
 
 
+@pytest.mark.parametrize(("products", "joined"), [(0, 0), (1, 1), (2, 0)])
+def test_a_difference_from_constants(products: int, joined: int) -> None:
+    model = Model("difference")
+    x = model.input("x", float32(*SHAPE))
+    for k in range(products):
+        (x,) = model.add("mul", [x, model.constant(f"c{k}", NUMBERS)])
+    model.output(*model.add("sub", [model.constant("c", NUMBERS[::-1]), x], {"activation": "relu6"}))
+    (*_, joint) = joints(model).values()
+    assert len(joint.before) == joined
+    values = [random(0, *SHAPE)]
+    (expected,) = PreparedGraph(model).evaluate(values)
+    with compiled.in_use(compiled.Loops(REALS, None)):
+        (got,) = PreparedGraph(model, joints=joints(model)).evaluate(values)
+    np.testing.assert_array_equal(got, expected)
+
+
+def test_what_four_numbers_do_not_say_begins_anew() -> None:
+    model, results = model_of([*ONE["all four"][:3], *ONE["all four"]])
+    found = joints(model)
+    assert [len(joint.before) for joint in found.values()] == [3, 2]
+    assert [operation.outputs[0] for operation in found] == [results[3], results[6]]
+
+
 @pytest.mark.parametrize("name", MORE)
 def test_other_operations_stay_apart(name: str) -> None:
     count, layers = MORE[name]
@@ -157,7 +187,7 @@ def test_other_operations_stay_apart(name: str) -> None:
 def test_a_product_with_other_readers_stays() -> None:
     model, (product, _) = model_of(ONE["product and sum"])
     model.output(product)
-    assert [joint.before for joint in joints(model).values()] == [None]
+    assert [joint.before for joint in joints(model).values()] == [()]
 
 
 @pytest.mark.parametrize("dtype", [DType.FLOAT16, DType.INT32])

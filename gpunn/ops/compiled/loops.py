@@ -25,14 +25,15 @@ def finish(sums: Array, bias: Array, low: Any, high: Any) -> None:
             row[k] = high if s > high else s
 
 
-def scaled(x: Array, factor: Array, summand: Array, bounds: tuple[Any, Any], out: Array) -> None:
-    """Write factor x + summand of float32 x [P, C], with a number for each channel, between bounds."""
+def scaled(x: Array, numbers: Array, bounds: tuple[Any, Any], out: Array) -> None:
+    """Write (x + a) b c + d of float32 x [P, C] between bounds; numbers: the rows a, b, c and d [C]."""
     low, high = bounds
     pixels, channels = x.shape
+    first, factor, second, summand = numbers[0], numbers[1], numbers[2], numbers[3]
     for p in range(pixels):
         row, to = x[p], out[p]
         for k in range(channels):
-            t = row[k] * factor[k] + summand[k]
+            t = (row[k] + first[k]) * factor[k] * second[k] + summand[k]
             t = low if t < low else t
             to[k] = high if t > high else t
 

@@ -103,7 +103,7 @@ class Maker:
         numbers, bounds = given(single), self._pair(single)
         return RealLoops(
             self._compiled(loops.finish, (result(single), numbers, single, single)),
-            self._compiled(loops.scaled, (given(single, 2), numbers, numbers, bounds, result(single))),
+            self._compiled(loops.scaled, (given(single, 2), given(single, 2), bounds, result(single))),
             self._compiled(loops.added, (given(single, 2), given(single, 2), bounds, result(single))),
             self._gated(),
             self._softmax(),
