@@ -16,7 +16,7 @@ from gpunn.ops.compiled.vectors import Code
 from gpunn.types import Array
 
 VECTORS = 2  # side by side in a tile
-BLOCK = 1 << 16  # numbers that the tiles of some pixels read and write, before others begin
+BLOCK = 1 << 18  # numbers that the tiles of some pixels read and write, before others begin
 LINE = 64  # bytes of a cache line
 
 Position = tuple[int, int]  # of a vector in a tile: the pixel, and which vector of its channels

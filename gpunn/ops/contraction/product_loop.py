@@ -15,12 +15,14 @@ from gpunn.ops.call import Call
 from gpunn.ops.compiled import OfReals, RealLoops, real_loops
 from gpunn.ops.compiled.tiles import in_lanes, packed
 from gpunn.ops.contraction.blocks import Place, Terms, pixels_at_once
-from gpunn.ops.contraction.pieces import MOST_WEIGHTS, Piece, point_pieces, ranges, window_pieces
+from gpunn.ops.contraction.pieces import Piece, point_pieces, ranges, window_pieces
 from gpunn.ops.contraction.prepared import InLoop, bound, constants_only
 from gpunn.ops.contraction.tile_places import Places, places_of, seen_by
 from gpunn.ops.kernels.window import Window, resolve
 from gpunn.ops.memory import aligned
 from gpunn.types import Array, Shape
+
+MOST_WEIGHTS = 1 << 22  # of a filter: the loop has another copy, in the order of its tiles
 
 
 class ProductLoop:

@@ -30,9 +30,9 @@ OF_BYTES: list[Case] = [
     ("conv2d", (1, 7, 9, 5), (9, 2, 3, 5), {"padding": "same", "dilation": (2, 2)}),
     ("conv2d", (1, 7, 9, 4), (9, 3, 2, 4), {"padding": ((3, 2), (1, 4)), "stride": (2, 3)}),
     ("conv2d", (1, 4, 4, 1), (6, 3, 3, 1), {"padding": "same"}),
-    ("conv2d", (1, 20, 14, 2), (300, 3, 3, 2), {"padding": "same"}),  # several blocks
-    ("conv2d", (2, 7, 9, 15), (105, 3, 2, 5), {"padding": "same", "stride": (1, 2), "activation": "relu"}),
-    ("conv2d", (1, 40, 60, 32), (24, 1, 1, 8), {"stride": (1, 2), "activation": "relu6"}),  # blocks of groups
+    ("conv2d", (1, 9, 5, 2), (300, 3, 3, 2), {"padding": "same"}),
+    ("conv2d", (1, 5, 22, 15), (105, 3, 2, 5), {"padding": "same", "stride": (1, 2), "activation": "relu"}),
+    ("conv2d", (1, 9, 13, 32), (24, 1, 1, 8), {"stride": (1, 2), "activation": "relu6"}),
     ("conv2d", (1, 7, 9, 60), (60, 3, 3, 4), {"dilation": (2, 1), "activation": "relu"}),
     ("fully_connected", (31, 13), (5, 13), {"activation": "relu6"}),
     ("fully_connected", (1, 1, 300), (1, 300), {}),
@@ -46,6 +46,10 @@ OF_BYTES: list[Case] = [
         (1, 5, 2, 7),
         {"dilation": (2, 3), "padding": ((1, 3), (2, 4)), "activation": "relu"},
     ),
+]
+SEVERAL_BLOCKS: list[Case] = [
+    ("conv2d", (1, 47, 53, 40), (9, 5, 5, 40), {"padding": "same"}),
+    ("conv2d", (1, 79, 83, 32), (32, 1, 1, 8), {"activation": "relu"}),  # the last one is short
 ]
 NOT_OF_BYTES: list[Case] = [
     ("conv2d", (0, 5, 4, 2), (6, 3, 3, 2), {}),
@@ -76,6 +80,17 @@ def test_what_numpy_multiplies_keeps_its_bits(case: Case, found: compiled.Loops)
 def test_stored_integers_have_the_bits_of_numpy(
     case: Case, dtype: DType, zero: int, found: compiled.Loops
 ) -> None:
+    check_bits(case, dtype, zero)
+
+
+@pytest.mark.usefixtures("machine_code")
+@pytest.mark.parametrize("dtype, zero", [(DType.INT8, 0), (DType.UINT8, 120)])
+@pytest.mark.parametrize("case", SEVERAL_BLOCKS, ids=str)
+def test_several_blocks_have_the_bits_of_numpy(case: Case, dtype: DType, zero: int) -> None:
+    check_bits(case, dtype, zero)
+
+
+def check_bits(case: Case, dtype: DType, zero: int) -> None:
     run, values = layer(case, dtype, zero)
     (got,) = run(values)
     with compiled.in_use(None):

@@ -27,11 +27,16 @@ OF_REALS: list[Case] = [
     ("conv2d", (1, 12, 1, 1), (33, 5, 1, 1), {"padding": "same"}),
     ("fully_connected", (31, 13), (5, 13), {"activation": "relu6"}),
     ("fully_connected", (4, 3, 26), (70, 26), {"activation": "tanh"}),
-    ("conv2d", (1, 9, 16, 40), (5, 5, 5, 40), {"padding": "same"}),  # several blocks
+    ("conv2d", (1, 4, 5, 40), (5, 5, 5, 40), {"padding": "same"}),
     ("conv2d", (1, 5, 4, 4), (6, 3, 3, 2), {}),  # two groups
     ("conv2d", (2, 7, 9, 15), (105, 3, 2, 5), {"padding": "same", "stride": (1, 2), "activation": "relu"}),
     ("conv2d", (1, 7, 9, 60), (60, 3, 3, 4), {"padding": "same", "dilation": (2, 1)}),
-    ("conv2d", (1, 40, 60, 64), (48, 1, 1, 16), {"stride": (1, 2)}),  # several blocks of four groups
+    ("conv2d", (1, 9, 13, 64), (48, 1, 1, 16), {"stride": (1, 2)}),
+]
+SEVERAL_BLOCKS: list[Case] = [
+    ("conv2d", (1, 29, 31, 40), (5, 5, 5, 40), {"padding": "same"}),
+    ("conv2d", (1, 23, 29, 2), (1201, 3, 3, 2), {"activation": "relu"}),
+    ("conv2d", (2, 47, 53, 64), (48, 1, 1, 16), {}),
 ]
 NOT_OF_REALS: list[Case] = [
     ("conv2d", (0, 5, 4, 2), (6, 3, 3, 2), {}),
@@ -51,6 +56,16 @@ def alone() -> Iterator[None]:
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("case", [*OF_REALS, *OF_CHANNELS], ids=str)
 def test_sums_of_reals_have_an_error_of_one_rounding_for_each_term(case: Case, found: compiled.Loops) -> None:
+    check_errors(case)
+
+
+@pytest.mark.usefixtures("alone", "machine_code")
+@pytest.mark.parametrize("case", SEVERAL_BLOCKS, ids=str)
+def test_several_blocks(case: Case) -> None:
+    check_errors(case)
+
+
+def check_errors(case: Case) -> None:
     op, shape, filter, attrs = case
     channels = filter[3] if op == "depthwise_conv2d" else filter[0]
     terms = math.prod(filter) // channels + 1
