@@ -43,8 +43,9 @@ class _Line(NamedTuple):
 
     def rows(self) -> Array:
         """Return the numbers as the loop takes them."""
-        channels = self.x.type.shape[-1]
-        pairs = zip(self.numbers, _NEUTRAL, strict=True)
+        channels, (first, _, second, _) = self.x.type.shape[-1], self.numbers
+        chosen = (_FACTORS[0], _LAST) if first is None and second is None else range(len(self.numbers))
+        pairs = ((self.numbers[k], _NEUTRAL[k]) for k in chosen)
         return np.stack([np.full(channels, neutral) if n is None else n for n, neutral in pairs])
 
 
@@ -165,12 +166,13 @@ def _multiplied(operation: Operation, ends: Ends) -> Callable[[Array, Array], Ar
     if loops is None:
         return compute
     rows, together = _in_rows(shape)
-    neutral = np.repeat(_NEUTRAL[:, None], rows[1], axis=1)
+    line = np.full((2, rows[1]), _NEUTRAL[_LAST])  # of one run at a time
+    factors = line[0].reshape(together, -1)
 
     def multiply(x: Array, numbers: Array) -> Array:
-        result, of_line = empty(shape, np.float32), neutral.copy()
-        of_line[_FACTORS[0]].reshape(together, -1)[:] = numbers.reshape(-1)
-        loops.scaled(x.reshape(rows), of_line, ends, result.reshape(rows))
+        result = empty(shape, np.float32)
+        factors[...] = numbers.reshape(-1)
+        loops.scaled(x.reshape(rows), line, ends, result.reshape(rows))
         return result
 
     return multiply

@@ -26,16 +26,24 @@ def finish(sums: Array, bias: Array, low: Any, high: Any) -> None:
 
 
 def scaled(x: Array, numbers: Array, bounds: tuple[Any, Any], out: Array) -> None:
-    """Write (x + a) b c + d of float32 x [P, C] between bounds; numbers: the rows a, b, c and d [C]."""
+    """Write b x + d or (x + a) b c + d of float32 x [P, C] between bounds; numbers: rows b and d, or all."""
     low, high = bounds
     pixels, channels = x.shape
-    first, factor, second, summand = numbers[0], numbers[1], numbers[2], numbers[3]
+    few = len(numbers) == 2
     for p in range(pixels):
         row, to = x[p], out[p]
-        for k in range(channels):
-            t = (row[k] + first[k]) * factor[k] * second[k] + summand[k]
-            t = low if t < low else t
-            to[k] = high if t > high else t
+        if few:
+            factor, summand = numbers[0], numbers[1]
+            for k in range(channels):
+                t = row[k] * factor[k] + summand[k]
+                t = low if t < low else t
+                to[k] = high if t > high else t
+        else:
+            first, factor, second, summand = numbers[0], numbers[1], numbers[2], numbers[3]
+            for k in range(channels):
+                t = (row[k] + first[k]) * factor[k] * second[k] + summand[k]
+                t = low if t < low else t
+                to[k] = high if t > high else t
 
 
 def added(a: Array, b: Array, bounds: tuple[Any, Any], out: Array) -> None:
