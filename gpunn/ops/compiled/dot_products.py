@@ -18,7 +18,7 @@ Shape = tuple[int, int, int, int, int, int]
 
 def dot_products(
     x: Array,
-    places: Array,
+    pixels: Array,
     cells: Array,
     w: Array,
     first: Array,
@@ -29,26 +29,26 @@ def dot_products(
 ) -> None:
     """Write results [P, O] of sums of products of bytes with filters.
 
-    x: flat, uint8, as far as pixels see it in whole words. Pixel p sees some bytes from places[p] +
-    cells[s] on, for each s: those of one group after the other. w: int8, in the order of tiles.packed(), a
-    word of each channel after the other. For each lane of w, `first` has what a sum begins with, and `line`
-    factor and summand of a result, as in loops.floors().
+    x: flat, uint8, as far as pixels see it in whole words. pixels, cells: as those of tile_places.Sight,
+    where all pixels see all cells. w: int8, in the order of tiles.packed(), a word of each channel after the
+    other. For each lane of w, `first` has what a sum begins with, and `line` factor and summand of a result,
+    as in loops.floors().
     """
     groups, length, lanes, rows, more, offset = shape
-    pixels, channels = out.shape
-    words, added = (length + BYTES - 1) // BYTES, np.zeros(pixels, np.int32)
+    count, channels = out.shape
+    words, added = (length + BYTES - 1) // BYTES, np.zeros(count, np.int32)
     ends = bounds[0], bounds[1], offset
-    for box in boxes(pixels, channels, groups, length, len(cells) * words, (rows, lanes)):
+    for box in boxes((0, count), channels, groups, length, len(cells) * words, (rows, lanes)):
         if more != 0 and box.channel % (channels // groups) == 0:  # another group, or other pixels
-            for p in range(max(0, min(box.begin, pixels - box.rows)), box.end):
-                added[p] = more * sum_of_bytes(x, places[p] + box.first, cells, length)
-        tiles_of_bytes(x, places, cells, w, words, box, out, first, added, line, ends)
+            for p in range(max(0, min(box.begin, count - box.rows)), box.end):
+                added[p] = more * sum_of_bytes(x, pixels[p, 0] + box.first, cells, length)
+        tiles_of_bytes(x, pixels, cells, w, words, box, out, first, added, line, ends)
 
 
 def sum_of_bytes(x: Array, place: int, cells: Array, length: int) -> Any:
     """Return the sum of all bytes that a pixel sees."""
     total = np.int32(0)
-    for cell in cells:
+    for cell in cells[:, 0]:
         seen = x[place + cell : place + cell + length]
         for k in range(length):
             total += np.int32(seen[k])
@@ -57,7 +57,7 @@ def sum_of_bytes(x: Array, place: int, cells: Array, length: int) -> Any:
 
 def tiles_of_bytes(
     x: Array,
-    places: Array,
+    pixels: Array,
     cells: Array,
     w: Array,
     words: int,
@@ -72,22 +72,24 @@ def tiles_of_bytes(
 
     added: what the sums of each pixel have in addition.
     """
-    depth, lanes = len(cells) * words * BYTES, slice(box.lane, box.lane + box.width)
+    depth, lanes = box.depth * BYTES, slice(box.lane, box.lane + box.width)
     words_of = w[box.lane * depth :][: depth * box.width].reshape(-1, box.width, BYTES)
     weights = words_of.transpose(0, 2, 1).reshape(depth, box.width)
     low, high, offset = ends
+    results = out.reshape(-1)
     for p in range(box.begin, box.end):
-        seen = np.concatenate([x[places[p] + cell + box.first :][: words * BYTES] for cell in cells])
+        place, result = pixels[p, 0] + box.first, pixels[p, 1]
+        seen = np.concatenate([x[place + cell :][: words * BYTES] for cell in cells[:, 0]])
         sums = first[lanes] + added[p] + seen.astype(np.int32) @ weights.astype(np.int32)
         numbers = (sums.astype(line.dtype) * line[0, lanes] + line[1, lanes]).clip(low, high)
-        channels = slice(box.channel, min(box.channel + box.width, box.behind))
-        out[p, channels] = (numbers.astype(np.int32) - offset)[: box.behind - box.channel]
+        to = results[result + box.channel : result + min(box.channel + box.width, box.behind)]
+        to[:] = (numbers.astype(np.int32) - offset)[: len(to)]
 
 
 class ByteArithmetic:
     """The arithmetic of tiles_of_bytes()."""
 
-    together, nbytes = BYTES, 1
+    together, nbytes, in_order = BYTES, 1, True
 
     def __init__(self, code: Code, operands: Sequence[Any]) -> None:
         *_, (*_, lane, _), out, first, added, line, self._ends = operands

@@ -71,6 +71,7 @@ class IntegerLoops(NamedTuple):
     lines: Loop
     look_up: Loop
     depthwise: Loop  # of sums in float32
+    turn: Loop
     of_bytes: OfBytes | None
 
 
@@ -110,7 +111,7 @@ class Maker:
             self._row_norms(),
             self.depthwise,
             self._pools(),
-            self._turn(),
+            self.turn,
             self.of_tiles,
         )
 
@@ -132,6 +133,7 @@ class Maker:
             self._lines(),
             self._look_up(),
             self.depthwise,
+            self.turn,
             self.of_bytes,
         )
 
@@ -213,14 +215,18 @@ class Maker:
         found: Loop = self._compiled(pools.pools, (*operands, self._result(self._single, 1)))
         return found
 
-    def _turn(self) -> Loop:
+    @cached_property
+    def turn(self) -> Loop:
+        """Compile the loop of turned copies, of words and of bytes, or load it."""
         self._jitable(turn.turn_by_ones)
         teach_numba(turn.turn_tile, turn.turn_tile_code, self._lanes)
         teach_numba(turn.turn_pair, turn.turn_pair_code, self._lanes)
-        word, places = self._types.uint32, (self._given(self._index),) * 2
-        sizes = (self._pair(self._index),) * 2
-        operands = self._index, self._given(word), *places, *sizes, self._result(word, 1)
-        return partial(self._compiled(turn.turn, operands), self._lanes)
+        places, sizes = (self._given(self._index),) * 2, (self._pair(self._index),) * 2
+        signatures = (
+            (self._index, self._given(kind), *places, *sizes, self._result(kind, 1))
+            for kind in (self._types.uint32, self._types.uint8)
+        )
+        return partial(self._compiled(turn.turn, *signatures), self._lanes)
 
     @cached_property
     def of_bytes(self) -> OfBytes | None:
@@ -232,16 +238,17 @@ class Maker:
         of_box = tile_code(sizes.pixels, dot_products.ByteArithmetic)
         teach_numba(dot_products.tiles_of_bytes, of_box, sizes.lanes)
         teach_numba(channel_products.strip, channel_products.strip_code, sizes.lanes)
-        words, numbers, byte = self._given(self._index), self._given(self._types.int32), self._types.uint8
+        byte, word, places = self._types.uint8, self._types.int32, self._given(self._index)
+        pairs, numbers = self._given(word, 2), self._given(word)
 
-        def signatures(weights: Any, shape: int) -> Iterator[tuple[Any, ...]]:
+        def signatures(seen: tuple[Any, Any], weights: Any, shape: int) -> Iterator[tuple[Any, ...]]:
             for real in (self._double, self._single):
                 shapes = self._types.UniTuple(self._index, shape), self._pair(real)
-                operands = self._given(byte), words, words, weights, numbers, self._given(real, 2)
+                operands = self._given(byte), *seen, weights, numbers, self._given(real, 2)
                 yield *operands, *shapes, self._result(byte)
 
-        of_filters = signatures(self._given(self._types.int8), 6)
-        of_channels = signatures(self._given(self._types.int32, 2), 2)
+        of_filters = signatures((pairs, pairs), self._given(self._types.int8), 6)
+        of_channels = signatures((places, places), pairs, 2)
         return OfBytes(
             self._compiled(dot_products.dot_products, *of_filters),
             self._compiled(channel_products.channel_products, *of_channels),
@@ -256,9 +263,9 @@ class Maker:
             return None
         of_box = tile_code(sizes.pixels, real_products.RealArithmetic)
         teach_numba(real_products.tiles_of_reals, of_box, sizes.lanes)
-        single, words = self._given(self._single), self._given(self._index)
-        operands = single, words, words, single, single
-        shape = self._types.UniTuple(self._index, 4), self._pair(self._single), self._index
+        single, places = self._given(self._single), self._given(self._types.int32, 2)
+        operands = single, places, places, self._given(self._index, 2), single, single
+        shape = self._types.UniTuple(self._index, 5), self._pair(self._single), self._index
         signature = *operands, *shape, self._result(self._single)
         return OfReals(self._compiled(real_products.real_products, signature), sizes)
 

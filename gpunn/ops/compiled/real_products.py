@@ -15,32 +15,34 @@ from gpunn.types import Array
 
 def real_products(
     x: Array,
-    places: Array,
+    pixels: Array,
     cells: Array,
+    parts: Array,
     w: Array,
     bias: Array,
-    shape: tuple[int, int, int, int],
+    shape: tuple[int, int, int, int, int],
     bounds: tuple[Any, Any],
     hard: int,
     out: Array,
 ) -> None:
     """Write results [P, O] of sums of products of float32 with filters, between bounds.
 
-    x: flat. Pixel p sees some numbers from places[p] + cells[s] on, for each s: those of one group after the
-    other. w: in the order of tiles.packed(). bias: for each lane of w. shape: groups, numbers of one in a
-    cell, lanes of a vector, pixels of a tile. A sum adds its products in the order of cells and numbers, each
-    with one rounding, and then the bias: on every CPU and for any number of pixels. hard: 1 for hard_swish
-    of the sums, else 0.
+    x: flat. pixels, cells, parts: as those of tile_places.Sight. w: in the order of tiles.packed(). bias: for
+    each lane of w. shape: groups, from what one sees of a cell to what the next does, steps of the filter,
+    lanes of a vector, pixels of a tile. A sum adds its products in the order of cells and numbers, each with
+    one rounding, and then the bias: on every CPU and for any number of pixels. hard: 1 for hard_swish of the
+    sums, else 0.
     """
-    groups, length, lanes, rows = shape
-    pixels, channels = out.shape
-    for box in boxes(pixels, channels, groups, length, len(cells) * length, (rows, lanes)):
-        tiles_of_reals(x, places, cells, w, length, box, out, bias, bounds, hard)
+    groups, apart, depth, lanes, rows = shape
+    for k in range(len(parts)):
+        some, seen, length = (parts[k, 0], parts[k, 1]), cells[parts[k, 2] : parts[k, 3]], parts[k, 4]
+        for box in boxes(some, out.shape[1], groups, apart, depth, (rows, lanes)):
+            tiles_of_reals(x, pixels, seen, w, length, box, out, bias, bounds, hard)
 
 
 def tiles_of_reals(
     x: Array,
-    places: Array,
+    pixels: Array,
     cells: Array,
     w: Array,
     length: int,
@@ -54,26 +56,28 @@ def tiles_of_reals(
 
     float64 has the products exactly, and rounds each sum before float32 does.
     """
-    depth, lanes = len(cells) * length, slice(box.lane, box.lane + box.width)
-    weights = w[box.lane * depth :][: depth * box.width].reshape(depth, box.width).astype(np.float64)
+    lanes = slice(box.lane, box.lane + box.width)
+    weights = w[box.lane * box.depth :][: box.depth * box.width].reshape(-1, box.width).astype(np.float64)
     low, high = bounds
-    for p in range(box.begin, box.end):
-        seen = np.concatenate([x[places[p] + cell + box.first :][:length] for cell in cells])
+    results = out.reshape(-1)
+    for place, result in pixels[box.begin : box.end]:
         sums = np.zeros(box.width, np.float32)
-        for number, row in zip(seen, weights, strict=True):
-            sums = (sums + number * row).astype(np.float32)
+        for cell, step in cells:
+            seen = x[place + cell + box.first :][:length]
+            for number, row in zip(seen, weights[step:][:length], strict=True):
+                sums = (sums + number * row).astype(np.float32)
         sums += bias[lanes]
         if hard:
             sums = hard_swish(sums)
         sums = np.where(sums < low, low, sums)
-        channels = slice(box.channel, min(box.channel + box.width, box.behind))
-        out[p, channels] = np.where(sums > high, high, sums)[: box.behind - box.channel]
+        to = results[result + box.channel : result + min(box.channel + box.width, box.behind)]
+        to[:] = np.where(sums > high, high, sums)[: len(to)]
 
 
 class RealArithmetic:
     """The arithmetic of tiles_of_reals()."""
 
-    together, nbytes = 1, 4
+    together, nbytes, in_order = 1, 4, False
 
     def __init__(self, code: Code, operands: Sequence[Any]) -> None:
         *_, (*_, lane, _), out, bias, self._bounds, self._hard = operands

@@ -27,7 +27,9 @@ class Box(NamedTuple):
 
     begin: int  # the first pixel
     end: int  # the pixel behind the last
+    limit: int  # the pixel behind the last one that sees as many cells
     rows: int  # pixels of a tile
+    depth: int  # steps of the filter
     first: int  # the place in each cell where what the group sees begins
     channel: int
     behind: int  # the channel behind the last one of the group
@@ -36,23 +38,24 @@ class Box(NamedTuple):
 
 
 def boxes(
-    pixels: int, channels: int, groups: int, length: int, depth: int, tile: tuple[int, int]
+    pixels: tuple[int, int], channels: int, groups: int, apart: int, depth: int, tile: tuple[int, int]
 ) -> Iterator[Box]:
-    """Divide a result [pixels, channels] into boxes.
+    """Divide the results of some pixels, from one to another, into boxes.
 
-    A group sees `length` numbers of each cell, and `depth` in all. tile: pixels, where there are so many, and
-    lanes of a vector. All channels of some pixels follow one another, as what these see is in the cache.
+    What the groups see lies `apart` in each cell. depth: steps of the filter. tile: pixels, where there are
+    so many, and lanes of a vector. All channels of some pixels follow one another, as what these see is in
+    the cache.
     """
-    (rows, lanes), each = tile, channels // groups
-    count = rows if pixels >= rows else 1
+    (first, limit), (rows, lanes), each = pixels, tile, channels // groups
+    count = rows if limit - first >= rows else 1
     block = max(1, BLOCK // (groups * depth + channels) // count) * count
-    for begin in range(0, pixels, block):
-        lane, end = 0, min(pixels, begin + block)
+    for begin in range(first, limit, block):
+        lane, end = 0, min(limit, begin + block)
         for group in range(groups):
             behind = (group + 1) * each
             for channel in range(group * each, behind, VECTORS * lanes):
                 width = lanes if behind - channel <= lanes else VECTORS * lanes
-                yield Box(begin, end, count, group * length, channel, behind, lane, width)
+                yield Box(begin, end, limit, count, depth, group * apart, channel, behind, lane, width)
                 lane += width
 
 
@@ -71,7 +74,7 @@ def packed(filter: Array, groups: int, lanes: int, together: int = 1) -> Array:
     """
     channels, cells, depth = filter.shape
     steps, parts = -(-depth // together), []
-    for box in boxes(1, channels, groups, depth, cells * depth, (1, lanes)):
+    for box in boxes((0, 1), channels, groups, depth, cells * depth, (1, lanes)):
         part = filter[box.channel : min(box.channel + box.width, box.behind)]
         padded: Array = np.zeros((-(-len(part) // lanes) * lanes, cells, steps * together), filter.dtype)
         padded[: len(part), :, :depth] = part
@@ -94,6 +97,10 @@ class Arithmetic(Protocol):
     def nbytes(self) -> int:
         """Return the size of a result."""
 
+    @property
+    def in_order(self) -> bool:
+        """Tell whether the results of pixels always follow one another."""
+
     def begin(self, pixel: Any, row: int, vector: int) -> Any:
         """Return what the sums of a vector of a tile begin with, which are those `row` pixels behind one."""
 
@@ -109,12 +116,12 @@ def tile_code(
 ) -> Callable[[Code, Sequence[Any]], None]:
     """Return what writes the code of a box, for tiles of so many pixels or one, and one vector or more.
 
-    Its operands are x, places, cells and filter, as of dot_products(); steps of each cell; the Box; and the
+    Its operands are x, pixels, cells and filter, as of dot_products(); steps of each cell; the Box; and the
     result. Those that follow are for the arithmetic alone.
     """
 
     def write(code: Code, operands: Sequence[Any]) -> None:
-        of, (_, _, rows, *_, width) = code.builder, operands[5]
+        of, (_, _, _, rows, *_, width) = code.builder, operands[5]
         for height, vectors in product((pixels, 1), range(1, VECTORS + 1)):
             high = of.icmp_signed("==", rows, code.index(height))
             wide = of.icmp_signed("==", width, code.index(vectors * code.lanes))
@@ -127,21 +134,17 @@ def tile_code(
 def _write_box(code: Code, operands: Sequence[Any], rows: int, vectors: int, arithmetic: Arithmetic) -> None:
     """Write the code of a box whose tiles have so many pixels and vectors.
 
-    The last tile of all begins among the pixels of the one before. Each tile fetches a part of the weights
+    The last tile of some begins among the pixels of the one before. Each tile fetches a part of the weights
     that the tiles of the next channels read.
     """
-    _, _, cells, w, steps, (begin, end, *_, lane, _), out, *_ = operands
+    _, _, _, w, _, (begin, end, limit, _, depth, *_, lane, _), *_ = operands
     of, together = code.builder, arithmetic.together
-    pixels = of.extract_value(out.shape, 0)
-    total, beside = (
-        of.mul(of.extract_value(cells.shape, 0), steps),
-        code.index(vectors * code.lanes * together),
-    )
-    w = of.gep(w.data, [code.times(of.mul(lane, total), together)])
+    beside = code.index(vectors * code.lanes * together)
+    w = of.gep(w.data, [code.times(of.mul(lane, depth), together)])
     tiles = code.parts(of.sub(end, begin), code.index(rows))
     fetched = code.parts(beside, tiles)  # weights of each step
-    ahead, each = of.gep(w, [of.mul(total, beside)]), of.mul(total, fetched)
-    last = of.sub(pixels, code.index(rows))
+    ahead, each = of.gep(w, [of.mul(depth, beside)]), of.mul(depth, fetched)
+    last = of.sub(limit, code.index(rows))
     with code.utils.for_range(of, tiles) as tile:
         pixel = code.least(of.add(begin, code.times(tile.index, rows)), last)
         fetch = of.gep(ahead, [of.mul(tile.index, each)]), fetched
@@ -160,27 +163,33 @@ def _write_tile(
 
     weights: where they begin, where those to fetch do, and how many of these there are for each step.
     """
-    x, places, cells, _, steps, (*_, first, channel, behind, _, _), out, *_ = operands
+    x, pixels, cells, _, steps, (*_, first, channel, behind, _, _), out, *_ = operands
     (rows, vectors), (w, ahead, fetched) = shape, weights
     of, lanes, pixel = code.builder, code.lanes, code.opaque(pixel)
     kind, together = arithmetic.kind, arithmetic.together
-    places = of.gep(places.data, [pixel])
-    x, starts = of.gep(x.data, [first]), [of.load(code.behind(places, row)) for row in range(rows)]
+
+    def pair(place: Any, number: int) -> list[Any]:
+        return [code.wide(of.load(code.behind(place, 2 * number + k))) for k in range(2)]
+
+    pixels = of.gep(pixels.data, [code.times(pixel, 2)])
+    starts, results = zip(*(pair(pixels, row) for row in range(rows)), strict=True)
+    if arithmetic.in_order:
+        channels = of.extract_value(out.shape, 1)
+        results = tuple(of.mul(of.add(pixel, code.index(row)), channels) for row in range(rows))
+    x, out = of.gep(x.data, [first]), of.gep(out.data, [channel])
+    lines = [of.gep(out, [result]) for result in results]
     sums = {place: code.utils.alloca_once(of, kind) for place in product(range(rows), range(vectors))}
-    channels = of.extract_value(out.shape, 1)
-    corner = of.gep(out.data, [of.add(of.mul(pixel, channels), channel)])
-    lines = [of.gep(corner, [of.mul(code.index(row), channels)]) for row in range(rows)]
     for (row, k), sum in sums.items():
         of.store(arithmetic.begin(pixel, row, k), sum)
         if k * lanes * arithmetic.nbytes % LINE == 0:
             code.prefetch(code.behind(lines[row], k * lanes), for_writing=True)
     along = code.index(vectors * lanes * together)
-    of_cell = [(cells.data, code.index(1)), (w, of.mul(steps, along)), (ahead, of.mul(steps, fetched))]
-    with code.walk(of.extract_value(cells.shape, 0), of_cell) as (cell, *of_weights):
-        place = of.load(cell)
+    with code.walk(of.extract_value(cells.shape, 0), [(cells.data, code.index(2))]) as (cell,):
+        place, step = pair(cell, 0)
         of_step = [
             (of.gep(x, [place]), code.index(together)),
-            *zip(of_weights, (along, fetched), strict=True),
+            (of.gep(w, [of.mul(step, along)]), along),
+            (of.gep(ahead, [of.mul(step, fetched)]), fetched),
         ]
         with code.walk(steps, of_step) as (seen, filter, next):
             code.prefetch(next)

@@ -1,4 +1,4 @@
-"""Turned copies of matrices of 32-bit elements, as a loop whose tiles have machine code of their own."""
+"""Turned copies of matrices of words or bytes, as a loop whose tiles have machine code of their own."""
 
 from __future__ import annotations
 

@@ -86,6 +86,10 @@ class Code:
         """Return a multiple of a number."""
         return self.builder.mul(number, self.index(factor))
 
+    def wide(self, number: Any) -> Any:
+        """Return an integer of 32 bits as one of 64."""
+        return self.builder.sext(number, self._ir.IntType(64))
+
     def parts(self, number: Any, size: Any) -> Any:
         """Return how many parts of a size a number has, the last of which may be smaller."""
         return self.builder.udiv(self.builder.add(number, self.builder.sub(size, self.index(1))), size)

@@ -34,7 +34,7 @@ class ByteFilter(NamedTuple):
     """A filter that is ready for a loop, which gets `operands`.
 
     terms: how x becomes bytes. channels: of a result; with several pixels together, of all these. read: bytes
-    that a loop reads of each cell.
+    that a loop reads of each cell. steps: of the filter in each cell, for tiles.
     """
 
     loop: Loop
@@ -43,10 +43,11 @@ class ByteFilter(NamedTuple):
     channels: int
     read: int
     together: int = 1
+    steps: int = 0
 
     def of_pixels(self, depth: int) -> PointSums:
         """Return the results for single pixels of so many bytes."""
-        cells: Array = np.zeros(1, np.int64)
+        cells: Array = np.zeros((1, 2), np.int32)
 
         def multiply(rows: Array, out: Array) -> None:
             bytes = rows.reshape(-1)
@@ -54,8 +55,8 @@ class ByteFilter(NamedTuple):
                 copy = scratch("bytes", (rows.size + self.read - depth,), _BYTE)
                 copy[: rows.size] = bytes
                 bytes = copy
-            places = _side_by_side(len(rows), depth)
-            self.loop(bytes, places, cells, *self.operands, out.view(_BYTE))
+            pixels = _side_by_side(len(rows), depth, self.channels)
+            self.loop(bytes, pixels, cells, *self.operands, out.view(_BYTE))
 
         return PointSums((depth, self.channels), self.terms, multiply, finished=True)
 
@@ -72,7 +73,8 @@ class ByteFilter(NamedTuple):
         layout = layout._replace(shape=(images, rows + behind, columns, depth))
 
         def bind(padded: Array, window: Window) -> Place:
-            bytes, places = seen_by(window, padded, self.read, rows_of_cells, self.together)
+            bytes, seen = seen_by(window, padded, self.read, rows_of_cells, self.together)
+            places = seen.of_tiles(self.steps, self.channels) if self.steps else seen
 
             def write(out: Array) -> None:
                 results = out.reshape(-1, self.channels).view(_BYTE)
@@ -101,7 +103,9 @@ def dot_filter(filter: Array, terms: Terms, groups: int = 1) -> ByteFilter | Non
     numbers = _numbers(filter.sum(axis=(1, 2), dtype=np.float64), terms, results, groups, lanes)
     operands = weights, *numbers, shape, results.ends
     read = (groups - 1) * depth + ceil_div(depth, BYTES) * BYTES
-    return ByteFilter(loops.dot_products, operands, bytes_of(terms, results), channels, read)
+    words = ceil_div(depth, BYTES)
+    terms = bytes_of(terms, results)
+    return ByteFilter(loops.dot_products, operands, terms, channels, read, steps=words)
 
 
 def channel_filter(filter: Array, window: Window, terms: Terms) -> ByteFilter | None:
@@ -165,5 +169,5 @@ def _numbers(totals: Array, terms: Terms, results: Results, groups: int, lanes: 
 
 
 @lru_cache(1 << 8)
-def _side_by_side(pixels: int, depth: int) -> Array:
-    return np.arange(pixels) * depth
+def _side_by_side(pixels: int, depth: int, channels: int) -> Array:
+    return np.outer(np.arange(pixels), (depth, channels)).astype(np.int32)

@@ -1,6 +1,6 @@
 """Convolutions and fully connected layers of real numbers on the CPU backend, as a compiled loop.
 
-It multiplies numbers where they lie in the image, and adds the bias and clamps the sums in registers.
+It multiplies numbers where they lie in the image, without padding, adds the bias and applies an activation.
 """
 
 from __future__ import annotations
@@ -11,18 +11,22 @@ from functools import partial
 
 import numpy as np
 
+from gpunn.kernel import ceil_div, fits_i32
 from gpunn.ops.call import Call
 from gpunn.ops.compiled import OfReals, RealLoops, real_loops
 from gpunn.ops.compiled.tiles import in_lanes, packed
-from gpunn.ops.contraction.blocks import Place, Terms, pixels_at_once
-from gpunn.ops.contraction.pieces import Piece, point_pieces, ranges, window_pieces
+from gpunn.ops.contraction.blocks import Place, RowBlock, Terms, pixels_at_once, row_blocks
+from gpunn.ops.contraction.pieces import Piece, point_pieces, window_pieces
 from gpunn.ops.contraction.prepared import InLoop, bound, constants_only
-from gpunn.ops.contraction.tile_places import Places, places_of, seen_by
+from gpunn.ops.contraction.tile_places import Sight, seen_by, sight_of
 from gpunn.ops.kernels.window import Window, resolve
 from gpunn.ops.memory import aligned
 from gpunn.types import Array, Shape
 
 MOST_WEIGHTS = 1 << 22  # of a filter: the loop has another copy, in the order of its tiles
+MOST_READ_ANEW = 1 << 20  # weights, for pixels that see less of x than others
+# Of a tile of one pixel, relative to a pixel of others; and of a copied number, to a step of 32 channels
+SINGLE, COPIED, CHANNELS = 4, 0.4, 32
 
 
 class ProductLoop:
@@ -31,38 +35,57 @@ class ProductLoop:
     def __init__(
         self, loop: OfReals, filter: Array, bias: Array, groups: int, activation: InLoop, row_is_cell: bool
     ) -> None:
-        channels, _, width, depth = filter.shape
-        lanes, pixels = loop.sizes
-        length, self._row_is_cell = (width * depth if row_is_cell else depth), row_is_cell
-        self._read = groups * length
-        weights = aligned(packed(filter.reshape(channels, -1, length), groups, lanes))
+        self._shape, self._groups, self._row_is_cell = filter.shape, groups, row_is_cell
+        (lanes, pixels), steps = loop.sizes, filter.size // len(filter)
+        weights = aligned(packed(filter.reshape(-1, 1, steps), groups, lanes))
         numbers = aligned(in_lanes(bias, groups, lanes))
-        self._operands = weights, numbers, (groups, length, lanes, pixels), *activation
+        self._operands = weights, numbers, (groups, filter.shape[3], steps, lanes, pixels), *activation
         self._loop = loop.products
 
     def pieces(self, window: Window, shape: Shape, pixels: int) -> list[Piece]:
         """Return the results over the windows of x [N, H, W, C], for about so many pixels at a time."""
-        if any((*window.before, *window.after)):
+        if any((*window.before, *window.after)) and self._copies(window, shape):
             return window_pieces(window, shape, Terms(np.dtype(np.float32)), pixels, self._bind)
-        _, height, width, depth = shape
-        steps = height * width * depth, width * depth, depth
-        places = places_of(window, shape[0], steps, self._row_is_cell)
-        return [self._piece(places, *ends) for ends in ranges(len(places.pixels), pixels)]
+        return [self._piece(window, shape, block) for block in row_blocks(window, shape, pixels)]
 
-    def _piece(self, places: Places, first: int, last: int) -> Piece:
-        pixels = places.pixels[first:last]
+    def _copies(self, window: Window, shape: Shape) -> bool:
+        """Tell whether a copy amid padding takes less time than products without padding.
+
+        Pixels that see the same cells have tiles of their own, which read all weights of these, and of few
+        pixels each is a tile.
+        """
+        weights, (channels, *_), rows = math.prod(self._shape), self._shape, self._operands[2][-1]
+
+        def cost(pixels: int, steps: int) -> int:
+            tiles = ceil_div(pixels, rows) * rows if pixels >= rows else SINGLE * pixels
+            return tiles * steps * ceil_div(channels, CHANNELS)
+
+        parts = sight_of(window, shape, range(1), range(window.out[0]), self._shape, self._row_is_cell).parts
+        own = sum(cost(end - begin, (last - first) * length) for begin, end, first, last, length in parts)
+        copied = cost(math.prod(window.out), weights // channels) + COPIED * math.prod(shape[1:])
+        return weights > MOST_READ_ANEW or own > copied
+
+    def _piece(self, window: Window, shape: Shape, block: RowBlock) -> Piece:
+        count, high, wide = block.shape
+        begin, row = block.images.start, block.first // wide % window.out[0]
+        images, rows = range(begin, begin + count), range(row, row + high)
+        sight = sight_of(window, shape, images, rows, self._shape, self._row_is_cell)
 
         def write(x: Array, out: Array) -> None:
-            self._loop(x.reshape(-1), pixels, places.cells, *self._operands, out)
+            self._loop(x.reshape(-1), *sight, *self._operands, out)
 
-        return Piece(first, last, write)
+        return Piece(block.first, block.last, write)
 
     def _bind(self, padded: Array, window: Window) -> Place:
-        """Return what writes the results [N, OH, OW, O] over the windows of an image."""
-        numbers, places = seen_by(window, padded, self._read, self._row_is_cell)
+        """Return what writes the results [N, OH, OW, O] over the windows of an image amid its padding."""
+        channels, _, width, depth = self._shape
+        length = width * depth if self._row_is_cell else depth
+        numbers, places = seen_by(window, padded, self._groups * length, self._row_is_cell)
+        pixels, cells = places.of_tiles(length, channels)
+        sight = Sight(pixels, cells, np.array([(0, len(pixels), 0, len(cells), length)]))
 
         def write(out: Array) -> None:
-            self._loop(numbers, *places, *self._operands, out.reshape(-1, out.shape[-1]))
+            self._loop(numbers, *sight, *self._operands, out.reshape(-1, channels))
 
         return write
 
@@ -101,8 +124,10 @@ def bound_rows(call: Call, filter: Array, bias: Array | None) -> Callable[[Array
 
 
 def _loop_for(call: Call, loops: RealLoops, filter: Array, pixels: int) -> OfReals | None:
-    """Return the loop for a constant filter of reals; None for others, few pixels or many weights."""
+    """Return the loop for a constant filter of reals; None for others, few pixels, and what is very large."""
     loop = loops.of_tiles
     if loop is None or filter.dtype != np.float32 or not constants_only(call):
+        return None
+    if not fits_i32(call.x.size, call.y.size):
         return None
     return loop if pixels >= loop.sizes.pixels and 0 < filter.size <= MOST_WEIGHTS else None

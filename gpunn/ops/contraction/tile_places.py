@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from gpunn.ops.kernels.strides import places_along
 from gpunn.ops.kernels.window import Window
-from gpunn.types import Array
+from gpunn.ops.kernels.window_parts import cells_seen
+from gpunn.types import Array, Shape
 
 
 class Places(NamedTuple):
@@ -17,6 +19,63 @@ class Places(NamedTuple):
 
     pixels: Array
     cells: Array
+
+    def of_tiles(self, steps: int, channels: int) -> tuple[Array, Array]:
+        """Return pixels and cells of a Sight of all that pixels see, which have results of so many channels.
+
+        steps: of a filter in each cell.
+        """
+        results, first = np.arange(len(self.pixels)) * channels, np.arange(len(self.cells)) * steps
+        return _pairs(self.pixels, results), _pairs(self.cells, first)
+
+
+class Sight(NamedTuple):
+    """What the pixels of some rows of a result see of flat x, without the padding around it.
+
+    pixels [P, 2]: a place in x, and that of the results. cells [S, 2]: the place of a cell after
+    that of a pixel, and the first of its steps of the filter. parts [K, 5]: the first pixel of those that see
+    the same cells and the one behind the last; the first of these cells and the one behind the last; and the
+    numbers of a cell that each group sees.
+    """
+
+    pixels: Array
+    cells: Array
+    parts: Array
+
+
+def sight_of(window: Window, x: Shape, images: range, rows: range, filter: Shape, in_rows: bool) -> Sight:
+    """Return what pixels see of x [N, H, W, C], of images and of rows of each result.
+
+    filter: its shape [O, KH, KW, C / groups]. in_rows: all cells in a row of the window are one.
+    """
+    (_, height, width, depth), (channels, *_, length) = x, filter
+    (down, across), row = window.dilation, width * depth
+    above, below = _alike(window, 0, height, rows), _alike(window, 1, width, range(window.out[1]))
+    pixels, cells, parts, begin, first = [], [], [], 0, 0
+    for places_y, numbers_y, seen_y in above:
+        for places_x, numbers_x, seen_x in below:
+            of_images = np.arange(len(images))
+            axes = (images.start + of_images, height * row), (places_y, row), (places_x, depth)
+            line = window.out[1] * channels
+            results = (of_images, len(rows) * line), (numbers_y, line), (numbers_x, channels)
+            pixels.append(_pairs(_all_sums(*axes), _all_sums(*results)))
+            beside = seen_x[:1] if in_rows else seen_x
+            steps = (seen_y, window.size[1] * length), (beside, length)
+            of_cells = (seen_y - seen_y[:1], down * row), (beside - seen_x[:1], across * depth)
+            cells.append(_pairs(_all_sums(*of_cells), _all_sums(*steps)))
+            end, last = begin + len(pixels[-1]), first + len(cells[-1])
+            parts.append((begin, end, first, last, length * (len(seen_x) if in_rows else 1)))
+            begin, first = end, last
+    return Sight(np.concatenate(pixels), np.concatenate(cells), np.array(parts, np.int64))
+
+
+def _alike(window: Window, axis: int, extent: int, chosen: range) -> list[tuple[Array, Array, Array]]:
+    """Return the rows of a result, or columns, that see the same cells: where, which, and these cells."""
+    begin, first, last = (of_all[chosen.start : chosen.stop] for of_all in cells_seen(window, axis, extent))
+    place = begin + first * window.dilation[axis]
+    ends, which = np.unique(np.stack([first, last]), axis=1, return_inverse=True)
+    groups = (np.flatnonzero(which.reshape(-1) == k) for k in range(ends.shape[1]))
+    return [(place[k], k, np.arange(*end)) for k, end in zip(groups, ends.T, strict=True)]
 
 
 def seen_by(
@@ -28,17 +87,28 @@ def seen_by(
     row_is_cell: all cells in a row of the window are one. together: neighbouring pixels that are one.
     """
     steps = [step // images.itemsize for step in images.strides[:3]]
-    places = places_of(window, len(images), steps, row_is_cell, together)
+    places = _places_of(window, len(images), steps, row_is_cell, together)
     size = int(places.pixels[-1] + places.cells[-1]) + read
     return as_strided(images, (size,), (images.itemsize,)), places
 
 
-def places_of(
-    window: Window, images: int, steps: Sequence[int], row_is_cell: bool = False, together: int = 1
-) -> Places:
+def _places_of(window: Window, images: int, steps: Sequence[int], row_is_cell: bool, together: int) -> Places:
     """Return where a window sees images; steps: from one image, row and column to the next."""
     (height, width), (down, across) = window.size, window.dilation
     (image, row, column), (vertical, horizontal), (high, wide) = steps, window.stride, window.out
     cells = places_along((height, down * row), (1 if row_is_cell else width, across * column))
     pixels = wide // together, horizontal * column * together
     return Places(places_along((images, image), (high, vertical * row), pixels), cells)
+
+
+def _all_sums(*axes: tuple[Array, int]) -> Array:
+    """Return all sums of multiples: of numbers and steps."""
+    total: Array = np.zeros(1, np.int64)
+    for numbers, step in axes:
+        total = np.add.outer(total, numbers * step).reshape(-1)
+    return total
+
+
+def _pairs(first: Array, second: Array) -> Array:
+    """Return two lists of numbers side by side, as loops take them."""
+    return np.stack([first, second], axis=1).astype(np.int32)

@@ -55,12 +55,12 @@ def window_parts(window: Window, shape: Shape, flat: int) -> WindowParts:
 
 
 def _rows(window: Window, height: int, row: int) -> Array:
-    above, first, last = _cells(window, 0, height)
+    above, first, last = cells_seen(window, 0, height)
     return np.stack([(above + first * window.dilation[0]) * row, first, last - first], axis=1)
 
 
 def _columns(window: Window, width: int, channels: int, flat: int) -> Array:
-    before, first, last = _cells(window, 1, width)
+    before, first, last = cells_seen(window, 1, width)
     whole = np.flatnonzero(last - first == window.size[1])  # these lie side by side
     begin, end = (whole[0], whole[-1] + 1) if whole.size else (len(first), len(first))
     middle = range(begin, end, flat if flat > 1 else max(1, end - begin))
@@ -72,7 +72,7 @@ def _columns(window: Window, width: int, channels: int, flat: int) -> Array:
     return np.stack([places, first, last - first, starts * channels, lengths * channels, pixels], axis=1)
 
 
-def _cells(window: Window, axis: int, extent: int) -> tuple[Array, Array, Array]:
+def cells_seen(window: Window, axis: int, extent: int) -> tuple[Array, Array, Array]:
     """Return where the window of each row (axis 0) or column of the result begins, and which cells see x."""
     step, reach = window.dilation[axis], window.size[axis]
     begin = np.arange(window.out[axis]) * window.stride[axis] - window.before[axis]

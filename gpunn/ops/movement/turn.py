@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from gpunn.kernel import ceil_div
-from gpunn.ops.compiled import real_loops
+from gpunn.ops.compiled import turn_loop
 from gpunn.ops.kernels.strides import dense, merge, places_along
 from gpunn.ops.kernels.window import strided
 from gpunn.ops.memory import LEAST_BYTES, empty
@@ -25,18 +25,19 @@ PAGE = 1 << 12  # bytes; lines that lie so far apart have the same place in the 
 NEAR = 3 << 16  # bytes of lines that are fetched between two elements side by side, and are still near then
 STRIP = 64  # elements
 LEAST = 1 << 10  # elements of a copy, which is worth a call of numpy's
-WORD = 4  # bytes of an element that the loop turns
+KINDS = {4: np.uint32, 1: np.uint8}  # of elements that the loop turns, by their bytes
 COLUMNS = 16  # elements side by side, as many as a vector of any CPU has, or more
 
 
 def turned(x: Array, view: Array) -> Array:
     """Return a transposed view of dense x as a dense array."""
-    loops = real_loops() if view.itemsize == WORD and view.size >= LEAST else None
-    matrices = None if loops is None else matrices_of(view.shape, view.strides)
-    if loops is not None and matrices is not None:
-        copy = empty(view.shape, view.dtype)
-        loops.turn(x.reshape(-1).view(np.uint32), *matrices, copy.reshape(-1).view(np.uint32))
-        return copy
+    kind, loop = KINDS.get(view.itemsize), turn_loop()
+    if kind is not None and loop is not None and view.size >= LEAST:
+        matrices = matrices_of(view.shape, view.strides, view.itemsize)
+        if matrices is not None:
+            copy = empty(view.shape, view.dtype)
+            loop(x.reshape(-1).view(kind), *matrices, copy.reshape(-1).view(kind))
+            return copy
     found = strips(view)
     if found is None:
         return np.asarray(view, order="C")
@@ -55,19 +56,20 @@ Matrices = tuple[Array, Array, tuple[int, int], tuple[int, int]]
 
 
 @lru_cache(1 << 8)
-def matrices_of(shape: Shape, strides: Shape) -> Matrices | None:
-    """Return the matrices that a view of words consists of, as the loop takes them; None without any."""
-    sizes, steps = merge(shape, strides)
-    if len(sizes) < 2 or WORD not in steps[:-1]:
+def matrices_of(shape: Shape, strides: Shape, nbytes: int) -> Matrices | None:
+    """Return the matrices of elements of so many bytes that a view consists of; None where the loop is of no
+    use.
+    """
+    sizes, steps = merge(shape, tuple(stride // nbytes for stride in strides))
+    if len(sizes) < 2 or 1 not in steps[:-1]:
         return None
-    column, columns = steps.index(WORD), sizes[steps.index(WORD)]
-    if columns < COLUMNS:
+    column = steps.index(1)
+    if sizes[column] < COLUMNS:
         return None
     targets = dense(sizes)
     others = [d for d in range(len(sizes) - 1) if d != column]
-    places = places_along(*((sizes[d], steps[d] // WORD) for d in others))
-    copies = places_along(*((sizes[d], targets[d]) for d in others))
-    return places, copies, (sizes[-1], columns), (steps[-1] // WORD, targets[column])
+    places, copies = (places_along(*((sizes[d], along[d]) for d in others)) for along in (steps, targets))
+    return places, copies, (sizes[-1], sizes[column]), (steps[-1], targets[column])
 
 
 def strips(view: Array) -> tuple[Shape, Shape, int] | None:

@@ -48,6 +48,7 @@ INTEGERS = compiled.IntegerLoops(
     partial(rows.lines, 2),
     rows.look_up,
     depthwise.depthwise,
+    partial(turn.turn, 2),
     OF_BYTES,
 )
 STEPS = compiled.StepLoops(

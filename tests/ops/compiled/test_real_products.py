@@ -12,6 +12,9 @@ import pytest
 from gpunn.ops import OPS, compiled
 from gpunn.ops.compiled import PRODUCT_THREADS, real_products
 from gpunn.ops.compiled.vectors import Sizes
+from gpunn.ops.contraction import product_loop
+from gpunn.ops.contraction.prepared import PLAIN
+from gpunn.ops.kernels.window import Window, resolve
 from gpunn.types import Array
 from tests.ops.compiled.plain import OF_CHANNELS, REALS, Case, real_layer
 from tests.ops.harness import random
@@ -38,6 +41,10 @@ SEVERAL_BLOCKS: list[Case] = [
     ("conv2d", (1, 23, 29, 2), (1201, 3, 3, 2), {"activation": "relu"}),
     ("conv2d", (2, 47, 53, 64), (48, 1, 1, 16), {}),
 ]
+SPARSE: list[Case] = [  # windows of which some see nothing
+    ("conv2d", (1, 3, 2, 4), (5, 3, 4, 4), {"padding": ((5, 1), (4, 3)), "stride": (2, 1)}),
+    ("conv2d", (2, 4, 5, 6), (8, 2, 3, 3), {"padding": ((3, 4), (1, 5)), "dilation": (2, 2)}),
+]
 NOT_OF_REALS: list[Case] = [
     ("conv2d", (0, 5, 4, 2), (6, 3, 3, 2), {}),
     ("conv2d", (1, 1, 2, 2), (6, 1, 1, 2), {}),  # fewer pixels than in a tile
@@ -63,6 +70,41 @@ def test_sums_of_reals_have_an_error_of_one_rounding_for_each_term(case: Case, f
 @pytest.mark.parametrize("case", SEVERAL_BLOCKS, ids=str)
 def test_several_blocks(case: Case) -> None:
     check_errors(case)
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("copies", [True, False])
+@pytest.mark.parametrize("case", [c for c in [*OF_REALS, *SPARSE] if "padding" in c[3]], ids=str)
+def test_padding_is_copied_or_left_out(
+    case: Case, copies: bool, found: compiled.Loops, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(product_loop.ProductLoop, "_copies", lambda *_: copies)
+    check_errors(case)
+
+
+@pytest.mark.parametrize(
+    ("side", "filter", "copies"),
+    [
+        (56, (32, 3, 3, 32), False),
+        (14, (24, 3, 3, 24), False),
+        (8, (64, 3, 3, 64), True),  # tiles of few pixels
+        (28, (352, 3, 3, 352), True),  # many weights
+    ],
+)
+def test_padding_is_left_out_of_large_images(
+    side: int, filter: tuple[int, ...], copies: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Window] = []
+    monkeypatch.setattr(product_loop, "window_pieces", lambda window, *_: asked.append(window) or [])
+    loop = compiled.OfReals(lambda *_: None, Sizes(16, 12))
+    product = product_loop.ProductLoop(
+        loop, random(0, *filter), random(1, filter[0]), 1, PLAIN, row_is_cell=True
+    )
+    for padding in ("same", "valid"):
+        asked.clear()
+        window = resolve((side, side), filter[1:3], (1, 1), (1, 1), padding)
+        product.pieces(window, (1, side, side, filter[3]), 1 << 14)
+        assert bool(asked) == (copies and padding == "same")
 
 
 def check_errors(case: Case) -> None:

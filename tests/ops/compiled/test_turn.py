@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ OTHERS: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.int32])
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.int8, np.bool_])
 @pytest.mark.parametrize(("shape", "perm"), CASES, ids=str)
 def test_elements_are_where_numpy_puts_them(
     shape: tuple[int, ...], perm: tuple[int, ...], dtype: Any, found: compiled.Loops
@@ -41,16 +42,18 @@ def test_elements_are_where_numpy_puts_them(
     np.testing.assert_array_equal(got, x.transpose(perm))
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.int64, np.uint8])
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, np.int16, np.uint8])
 @pytest.mark.parametrize(("shape", "perm"), [*CASES, *OTHERS], ids=str)
-def test_matrices_of_words_have_the_loop(shape: tuple[int, ...], perm: tuple[int, ...], dtype: Any) -> None:
+def test_matrices_of_words_and_bytes_have_the_loop(
+    shape: tuple[int, ...], perm: tuple[int, ...], dtype: Any
+) -> None:
     asked: list[Array] = []
 
     def counted(x: Array, *operands: Any) -> None:
         asked.append(x)
         REALS.turn(x, *operands)
 
-    x = np.arange(np.prod(shape)).astype(dtype).reshape(shape)
+    x = np.arange(math.prod(shape)).astype(dtype).reshape(shape)
     with compiled.in_use(compiled.Loops(REALS._replace(turn=counted), None)):
         np.testing.assert_array_equal(turned(x, x.transpose(perm)), x.transpose(perm))
-    assert bool(asked) == ((shape, perm) in CASES and dtype == np.float32)
+    assert bool(asked) == ((shape, perm) in CASES and x.itemsize in (1, 4))
