@@ -21,6 +21,7 @@ from gpunn.ops.op import Op, Quantized, as_tuple
 from gpunn.types import Array, DType, OpenShape, TensorType
 
 _DIRECT = (DType.FLOAT32, DType.INT32, DType.INT64, DType.BOOL)  # of prepared references
+_MOVED = (*_DIRECT, DType.FLOAT16, DType.INT16, DType.INT8, DType.UINT8)  # of those that only move elements
 
 # Computes the outputs of an operation from its inputs.
 Evaluation = Callable[[Sequence[Array | None]], tuple[Array, ...]]
@@ -154,7 +155,7 @@ class Operation:
             return self._direct_integers()
         if prepare is None or self.custom or self._checked_in_runs():
             return None
-        if any(o.type.dtype not in _DIRECT for o in operands):
+        if any(o.type.dtype not in (_MOVED if self.definition.raw else _DIRECT) for o in operands):
             return None
         scalars = [o for o in self.outputs if not o.type.rank]
         if any(not o.type.size for o in self.outputs) or (scalars and len(self.outputs) > 1):
