@@ -67,6 +67,7 @@ class IntegerLoops(NamedTuple):
     requantize: Loop
     floors: Loop
     sums: Loop
+    pools: Loop  # maxima
     pair_sums: Loop
     lines: Loop
     look_up: Loop
@@ -110,7 +111,7 @@ class Maker:
             self._softmax(),
             self._row_norms(),
             self.depthwise,
-            self._pools(),
+            self.pools,
             self.turn,
             self.of_tiles,
         )
@@ -129,6 +130,7 @@ class Maker:
                 *((given(single, 2), *line(r), result(s)) for r in (double, single) for s in stored),
             ),
             self._compiled(loops.sums, *((given(s, 3), result(self._types.int32)) for s in stored)),
+            self.pools,
             self._compiled(loops.pair_sums, *((given(s), given(s), *added, result(s, 1)) for s in stored)),
             self._lines(),
             self._look_up(),
@@ -208,11 +210,16 @@ class Maker:
         found: Loop = self._compiled(depthwise.depthwise, (*operands, self._result(self._single, 1)))
         return found
 
-    def _pools(self) -> Loop:
+    @cached_property
+    def pools(self) -> Loop:
+        """Compile the loop of pools, of reals and of bytes, or load it."""
         teach_numba(pools.part_pool, pools.part_pool_code, self._lanes)
         places, numbers = (self._given(self._index, 2),) * 2, (self._types.UniTuple(self._index, 3),) * 2
-        operands = self._given(self._single), self._index, *places, *numbers
-        found: Loop = self._compiled(pools.pools, (*operands, self._result(self._single, 1)))
+        signatures = (
+            (self._given(kind), self._index, *places, *numbers, self._result(kind, 1))
+            for kind in (self._single, self._types.uint8)
+        )
+        found: Loop = self._compiled(pools.pools, *signatures)
         return found
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Pools of reals, as a loop whose parts of rows have machine code of their own."""
+"""Pools of reals and of bytes, as a loop whose parts of rows have machine code of their own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from gpunn.ops.compiled.vectors import Code
 from gpunn.ops.compiled.windows import Cells, Part, PartCode, Walk
 from gpunn.types import Array
 
-MAXIMA, MEANS = range(2)  # kinds of pools
+MAXIMA, MEANS = range(2)  # kinds of pools of reals
+SIGNED, UNSIGNED = range(2)  # maxima of bytes
+LOWEST_BYTE = -128  # with a sign
 
 
 def pools(
@@ -23,11 +25,12 @@ def pools(
     sizes: tuple[int, int, int],
     out: Array,
 ) -> None:
-    """Write the maxima or the means of windows of each channel of float32 x; NaN is the greatest.
+    """Write the maxima or the means of windows of each channel of float32 x, or the maxima of bytes.
 
-    x, out: flat. rows, columns: as those of gpunn.ops.kernels.window_parts. steps: from a row of the window,
-    a cell and a pixel to the next. sizes: images, and the numbers of one of x, and of a row of the result. A
-    mean is of the cells that see x, which are added up in their order.
+    x, out: flat; bytes as uint8. kind: one for reals, of which NaN is the greatest, or one for bytes. rows,
+    columns: as those of gpunn.ops.kernels.window_parts. steps: from a row of the window, a cell and a pixel
+    to the next. sizes: images, and the numbers of one of x, and of a row of the result. A mean is of the
+    cells that see x, which are added up in their order.
     """
     (images, image, across), (down, beside, apart) = sizes, steps
     for n in range(images):
@@ -41,14 +44,18 @@ def pools(
 def part_pool(x: Array, kind: int, cells: Cells, part: Part, out: Array) -> None:
     """Write what pools() writes for a part of a row."""
     (place, rows, columns, down, beside), (to, length, pixels, apart) = cells, part
-    combine, first = (np.maximum, -np.inf) if kind == MAXIMA else (np.add, 0)
+    reals = x.dtype == np.float32
+    if not reals and kind == SIGNED:
+        x, out = x.view(np.int8), out.view(np.int8)
+    lowest = -np.inf if reals else np.iinfo(x.dtype).min
+    combine, first = (np.add, 0) if reals and kind == MEANS else (np.maximum, lowest)
     for p in range(pixels):
-        found = np.full(length, first, np.float32)
+        found = np.full(length, first, x.dtype)
         for i in range(rows):
             for j in range(columns):
                 cell = place + p * apart + i * down + j * beside
                 combine(found, x[cell : cell + length], out=found)
-        if kind == MEANS:
+        if reals and kind == MEANS:
             found /= np.float32(rows * columns)
         out[to + p * length :][:length] = found
 
@@ -58,8 +65,11 @@ def part_pool_code(code: Code, operands: Sequence[Any]) -> None:
     x, kind, cells, part, out = operands
     _, rows, columns, *_ = cells
     of, numbers = code.builder, code.of(x.data.type.pointee)
-    ways = _Maxima(code, numbers), _Means(code, numbers, of.mul(rows, columns))
-    with of.if_else(of.icmp_signed("==", kind, code.index(MAXIMA))) as branches:
+    if numbers.element == code.bytes(1).element:
+        ways: tuple[_Pool, _Pool] = _GreatestBytes(code, numbers, True), _GreatestBytes(code, numbers, False)
+    else:
+        ways = _Maxima(code, numbers), _Means(code, numbers, of.mul(rows, columns))
+    with of.if_else(of.icmp_signed("==", kind, code.index(0))) as branches:
         for branch, arithmetic in zip(branches, ways, strict=True):
             with branch:
                 PartCode(code, x, cells, part, out, lambda *_, found=arithmetic: found).write()
@@ -95,6 +105,23 @@ class _Maxima(_Pool):
         of = self._code.builder
         above = of.or_(of.fcmp_ordered(">", numbers, found), of.fcmp_unordered("!=", numbers, numbers))
         return of.select(above, numbers, found)
+
+
+class _GreatestBytes(_Pool):
+    """The greatest byte of all cells, with a sign or without."""
+
+    def __init__(self, code: Code, numbers: Any, has_sign: bool) -> None:
+        super().__init__(code, numbers)
+        self._compare = code.builder.icmp_signed if has_sign else code.builder.icmp_unsigned
+        self._lowest = numbers([LOWEST_BYTE if has_sign else 0] * code.lanes)
+
+    def begin(self) -> Any:
+        """Return the lowest bytes."""
+        return self._lowest
+
+    def add(self, found: Any, numbers: Any, of_cell: None, vector: int) -> Any:
+        """Return the greater bytes."""
+        return self._code.builder.select(self._compare(">", numbers, found), numbers, found)
 
 
 class _Means(_Pool):

@@ -261,14 +261,14 @@ class Code:
         )
 
     def load_first(self, place: Any, fill: Any, count: Any) -> Any:
-        """Return a vector of 32-bit numbers whose first ones are at a place; the others are as in `fill`."""
+        """Return a vector whose first numbers are at a place; the others are as in `fill`."""
         kind = fill.type
         pointer, align = self.builder.bitcast(place, kind.as_pointer()), self._ir.IntType(32)(1)
         operands = pointer, align, self.first_lanes(count), fill
         return self._call(f"masked.load.{_name(kind)}.p0{_name(kind)}", kind, operands)
 
     def store_first(self, numbers: Any, place: Any, count: Any) -> None:
-        """Store the first ones of a vector of 32-bit numbers."""
+        """Store the first numbers of a vector."""
         kind = numbers.type
         pointer, align = self.builder.bitcast(place, kind.as_pointer()), self._ir.IntType(32)(1)
         operands = numbers, pointer, align, self.first_lanes(count)
@@ -313,5 +313,6 @@ class Code:
 
 
 def _name(kind: Any) -> str:
-    """Return what LLVM calls a vector of 32-bit numbers in names of functions."""
-    return f"v{kind.count}{'i32' if hasattr(kind.element, 'width') else 'f32'}"
+    """Return what LLVM calls a vector of integers or of float32 in names of functions."""
+    width = getattr(kind.element, "width", None)
+    return f"v{kind.count}{'f32' if width is None else f'i{width}'}"

@@ -37,7 +37,7 @@ from gpunn.ops.memory import empty, scratch
 from gpunn.ops.op import EIGHT_BITS, Op, Prepare, Quantized, op
 from gpunn.ops.reduction.gradients import pools
 from gpunn.ops.reduction.pool_kernel import pool_kernels
-from gpunn.ops.reduction.pool_loop import in_loop
+from gpunn.ops.reduction.pool_loop import in_loop, maxima_in_loop
 from gpunn.types import Array, DType, Shape, TensorType
 
 MANY = 128  # channels, enough for a loop of numpy's
@@ -186,7 +186,11 @@ def _prepared_integer(call: Call) -> Callable[[Array], Array]:
     elif (_cells(call) + 1) * max(-low, high) < EXACT:
         pool, kind = pool._replace(finish=rounded_real_mean), np.dtype(np.float32)
     counts = _counts(call.x.shape, window, kind)
-    return lambda x: store(_pooled(pool, x.astype(kind, copy=False), window, counts), call.y, bounds)
+
+    def by_numpy(x: Array) -> Array:
+        return store(_pooled(pool, x.astype(kind, copy=False), window, counts), call.y, bounds)
+
+    return maxima_in_loop(call, window, bounds, by_numpy) if pool.combine is np.maximum else by_numpy
 
 
 def _sees_all(call: Call, window: Window) -> bool:

@@ -1,4 +1,4 @@
-"""Pools of float32 on the CPU backend as a compiled loop."""
+"""Pools of float32, and maxima of stored integers, on the CPU backend as a compiled loop."""
 
 from __future__ import annotations
 
@@ -9,27 +9,24 @@ from typing import Any
 import numpy as np
 
 from gpunn.ops.call import Call
-from gpunn.ops.compiled import real_loops
-from gpunn.ops.compiled.pools import MAXIMA, MEANS
+from gpunn.ops.compiled import integer_loops, real_loops
+from gpunn.ops.compiled.pools import MAXIMA, MEANS, SIGNED, UNSIGNED
+from gpunn.ops.fixed_point.affine import LIMITS
 from gpunn.ops.kernels.window import Window
 from gpunn.ops.kernels.window_parts import side_by_side, window_parts
 from gpunn.ops.memory import empty
-from gpunn.types import Array
+from gpunn.types import Array, DType
 
 KINDS = {"max_pool2d": MAXIMA, "average_pool2d": MEANS}
+OF_BYTES = {DType.INT8: SIGNED, DType.UINT8: UNSIGNED}
 
 
 def in_loop(call: Call, window: Window, otherwise: Callable[[Array], Array]) -> Callable[[Array], Array]:
     """Return a pool in a loop; where there is none, and of other kinds, what `otherwise` computes."""
-    kind, shape = KINDS.get(call.op), call.x.shape
+    kind = KINDS.get(call.op)
     if kind is None:
         return otherwise
-
-    @cache
-    def operands() -> tuple[Any, ...]:
-        parts = window_parts(window, shape, side_by_side(window, shape[3]))
-        steps, sizes = (parts.down, parts.beside, parts.apart), (shape[0], parts.image, parts.across)
-        return parts.rows, parts.columns, steps, sizes
+    operands = _operands(call, window)
 
     def pool(x: Array) -> Array:
         loops = real_loops()
@@ -40,3 +37,37 @@ def in_loop(call: Call, window: Window, otherwise: Callable[[Array], Array]) -> 
         return result
 
     return pool
+
+
+def maxima_in_loop(
+    call: Call, window: Window, bounds: tuple[int, int], otherwise: Callable[[Array], Array]
+) -> Callable[[Array], Array]:
+    """Return a max pool of stored integers, between bounds, in a loop; of more than 8 bits `otherwise`."""
+    kind, dtype = OF_BYTES.get(call.x.dtype), call.x.dtype.numpy
+    if kind is None:
+        return otherwise
+    operands, clamps = _operands(call, window), bounds != LIMITS[call.x.dtype]
+
+    def pool(x: Array) -> Array:
+        loops = integer_loops()
+        if loops is None:
+            return otherwise(x)
+        result = empty(call.y.shape, dtype)
+        bytes = (array.reshape(-1).view(np.uint8) for array in (x, result))
+        loops.pools(next(bytes), kind, *operands(), next(bytes))
+        return np.clip(result, *bounds, out=result) if clamps else result
+
+    return pool
+
+
+def _operands(call: Call, window: Window) -> Callable[[], tuple[Any, ...]]:
+    """Return what makes the operands of the loop that say where windows are; it does so once."""
+    shape = call.x.shape
+
+    @cache
+    def operands() -> tuple[Any, ...]:
+        parts = window_parts(window, shape, side_by_side(window, shape[3]))
+        steps, sizes = (parts.down, parts.beside, parts.apart), (shape[0], parts.image, parts.across)
+        return parts.rows, parts.columns, steps, sizes
+
+    return operands

@@ -44,6 +44,7 @@ INTEGERS = compiled.IntegerLoops(
     loops.requantize,
     loops.floors,
     loops.sums,
+    pools.pools,
     loops.pair_sums,
     partial(rows.lines, 2),
     rows.look_up,

@@ -10,9 +10,10 @@ import pytest
 
 from gpunn import Model
 from gpunn.ops import OPS, compiled
-from gpunn.types import Array, float32
-from tests.ops.compiled.plain import REALS
+from gpunn.types import Array, DType, float32
+from tests.ops.compiled.plain import INTEGERS, REALS
 from tests.ops.harness import random
+from tests.ops.quantized import quantized, stored
 
 CASES: list[tuple[tuple[int, ...], dict[str, Any]]] = [
     ((2, 7, 9, 3), {"size": (2, 2), "stride": (2, 2)}),
@@ -58,6 +59,49 @@ def test_means(shape: tuple[int, ...], attrs: dict[str, Any], found: compiled.Lo
     roundings = math.prod(attrs["size"]) + 1  # of sums, and of the quotient
     error = np.abs(pooled("average_pool2d", x, attrs) - expected("average_pool2d", double, attrs))
     assert np.all(error <= roundings * 2.0**-24 * sizes)
+
+
+def stored_pool(op: str, x: Array, dtype: DType, attrs: dict[str, Any]) -> Array:
+    """Compute a pool of stored integers as in many runs."""
+    model = Model("pool")
+    type = quantized(dtype, x.shape, 0.05, 3 if dtype is DType.INT8 else 131)
+    model.output(*model.add(op, [model.input("x", type)], attrs, quantization=[type.quantization]))
+    compute = model.operations[0].direct()
+    assert compute is not None
+    return np.asarray(compute(x))
+
+
+@pytest.mark.parametrize("dtype", [DType.INT8, DType.UINT8])
+@pytest.mark.parametrize("shape, attrs", CASES, ids=str)
+def test_maxima_of_stored_integers(
+    shape: tuple[int, ...], attrs: dict[str, Any], dtype: DType, found: compiled.Loops
+) -> None:
+    x = stored(1, quantized(dtype, shape, 0.05))
+    got = stored_pool("max_pool2d", x, dtype, attrs)
+    with compiled.in_use(None):
+        np.testing.assert_array_equal(got, stored_pool("max_pool2d", x, dtype, attrs))
+
+
+@pytest.mark.parametrize(
+    ("op", "dtype", "asks"),
+    [
+        ("max_pool2d", DType.INT8, True),
+        ("max_pool2d", DType.UINT8, True),
+        ("max_pool2d", DType.INT16, False),
+        ("average_pool2d", DType.INT8, False),
+    ],
+)
+def test_only_maxima_of_8_bits_have_a_loop(op: str, dtype: DType, asks: bool) -> None:
+    asked: list[Array] = []
+
+    def counted(x: Array, *operands: Any) -> None:
+        asked.append(x)
+        INTEGERS.pools(x, *operands)
+
+    shape, attrs = CASES[0]
+    with compiled.in_use(compiled.Loops(None, INTEGERS._replace(pools=counted))):
+        stored_pool(op, np.zeros(shape, dtype.numpy), dtype, attrs)
+    assert bool(asked) == asks
 
 
 def test_only_float32_has_the_loop() -> None:
