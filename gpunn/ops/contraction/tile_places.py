@@ -30,7 +30,7 @@ class Places(NamedTuple):
 
 
 class Sight(NamedTuple):
-    """What the pixels of some rows of a result see of flat x, without the padding around it.
+    """The numbers of flat x that the pixels of some rows of a result see, without the padding around it.
 
     pixels [P, 2]: a place in x, and that of the results. cells [S, 2]: the place of a cell after
     that of a pixel, and the first of its steps of the filter. parts [K, 5]: the first pixel of those that see
