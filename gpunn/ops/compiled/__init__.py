@@ -38,7 +38,6 @@ __all__ = [
     "maker",
     "real_loops",
     "step_loops",
-    "turn_loop",
     "use",
 ]
 
@@ -115,12 +114,6 @@ def depthwise_loop() -> Loop | None:
     """Return the loop of depthwise convolutions that a run shall use, in either type; None for numpy."""
     loops = integer_loops() or real_loops()
     return None if loops is None else loops.depthwise
-
-
-def turn_loop() -> Loop | None:
-    """Return the loop of turned copies that a run shall use; None for numpy."""
-    loops = integer_loops() or real_loops()
-    return None if loops is None else loops.turn
 
 
 def use(loops: Loops | None) -> None:

@@ -24,7 +24,7 @@ from gpunn.ops.compiled import (
     turn,
 )
 from gpunn.ops.compiled.tiles import boxes, tile_code
-from gpunn.ops.compiled.vectors import OF_BYTES, OF_REALS, Sizes, teach_numba, vector_sizes
+from gpunn.ops.compiled.vectors import OF_BYTES, OF_REALS, Sizes, Write, teach_numba, vector_sizes
 
 FOLDER = Path(__file__).parent
 
@@ -97,11 +97,12 @@ class Maker:
         self._of_bytes, self._of_reals = (vector_sizes(features, sizes) for sizes in (OF_BYTES, OF_REALS))
         self._lanes = rows.LANES if self._of_reals is None else self._of_reals.lanes
         self._jitable(boxes)
+        self._taught: set[Loop] = set()
 
     @cached_property
     def reals(self) -> RealLoops:
         """Compile the loops for float32, or load them."""
-        single, given, result = self._single, self._given, self._result
+        single, given, result, types = self._single, self._given, self._result, self._types
         numbers, bounds = given(single), self._pair(single)
         return RealLoops(
             self._compiled(loops.finish, (result(single), numbers, single, single)),
@@ -111,8 +112,8 @@ class Maker:
             self._softmax(),
             self._row_norms(),
             self.depthwise,
-            self.pools,
-            self.turn,
+            self._pools(single),
+            self._turn(types.uint32),
             self.of_tiles,
         )
 
@@ -130,12 +131,12 @@ class Maker:
                 *((given(single, 2), *line(r), result(s)) for r in (double, single) for s in stored),
             ),
             self._compiled(loops.sums, *((given(s, 3), result(self._types.int32)) for s in stored)),
-            self.pools,
+            self._pools(self._types.uint8),
             self._compiled(loops.pair_sums, *((given(s), given(s), *added, result(s, 1)) for s in stored)),
             self._lines(),
             self._look_up(),
             self.depthwise,
-            self.turn,
+            self._turn(self._types.uint8),
             self.of_bytes,
         )
 
@@ -210,30 +211,26 @@ class Maker:
         found: Loop = self._compiled(depthwise.depthwise, (*operands, self._result(self._single, 1)))
         return found
 
-    @cached_property
-    def pools(self) -> Loop:
-        """Compile the loop of pools, of reals and of bytes, or load it."""
-        teach_numba(pools.part_pool, pools.part_pool_code, self._lanes)
+    def _pools(self, kind: Any) -> Loop:
+        self._teach(pools.part_pool, pools.part_pool_code)
         places, numbers = (self._given(self._index, 2),) * 2, (self._types.UniTuple(self._index, 3),) * 2
-        signatures = (
-            (self._given(kind), self._index, *places, *numbers, self._result(kind, 1))
-            for kind in (self._single, self._types.uint8)
-        )
-        found: Loop = self._compiled(pools.pools, *signatures)
+        operands = self._given(kind), self._index, *places, *numbers
+        found: Loop = self._compiled(pools.pools, (*operands, self._result(kind, 1)))
         return found
 
-    @cached_property
-    def turn(self) -> Loop:
-        """Compile the loop of turned copies, of words and of bytes, or load it."""
+    def _turn(self, kind: Any) -> Loop:
         self._jitable(turn.turn_by_ones)
-        teach_numba(turn.turn_tile, turn.turn_tile_code, self._lanes)
-        teach_numba(turn.turn_pair, turn.turn_pair_code, self._lanes)
+        self._teach(turn.turn_tile, turn.turn_tile_code)
+        self._teach(turn.turn_pair, turn.turn_pair_code)
         places, sizes = (self._given(self._index),) * 2, (self._pair(self._index),) * 2
-        signatures = (
-            (self._index, self._given(kind), *places, *sizes, self._result(kind, 1))
-            for kind in (self._types.uint32, self._types.uint8)
-        )
-        return partial(self._compiled(turn.turn, *signatures), self._lanes)
+        operands = self._index, self._given(kind), *places, *sizes, self._result(kind, 1)
+        return partial(self._compiled(turn.turn, operands), self._lanes)
+
+    def _teach(self, function: Loop, write: Write) -> None:
+        """Let numba compile a function, of which loops of several kinds of numbers have use."""
+        if function not in self._taught:
+            teach_numba(function, write, self._lanes)
+            self._taught.add(function)
 
     @cached_property
     def of_bytes(self) -> OfBytes | None:

@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from gpunn.kernel import ceil_div
-from gpunn.ops.compiled import turn_loop
+from gpunn.ops.compiled import Loop, integer_loops, real_loops
 from gpunn.ops.kernels.strides import dense, merge, places_along
 from gpunn.ops.kernels.window import strided
 from gpunn.ops.memory import LEAST_BYTES, empty
@@ -25,19 +25,18 @@ PAGE = 1 << 12  # bytes; lines that lie so far apart have the same place in the 
 NEAR = 3 << 16  # bytes of lines that are fetched between two elements side by side, and are still near then
 STRIP = 64  # elements
 LEAST = 1 << 10  # elements of a copy, which is worth a call of numpy's
-KINDS = {4: np.uint32, 1: np.uint8}  # of elements that the loop turns, by their bytes
+KINDS = {4: np.uint32, 1: np.uint8}  # of elements that loops turn, by their bytes
 COLUMNS = 16  # elements side by side, as many as a vector of any CPU has, or more
 
 
 def turned(x: Array, view: Array) -> Array:
     """Return a transposed view of dense x as a dense array."""
-    kind, loop = KINDS.get(view.itemsize), turn_loop()
-    if kind is not None and loop is not None and view.size >= LEAST:
-        matrices = matrices_of(view.shape, view.strides, view.itemsize)
-        if matrices is not None:
-            copy = empty(view.shape, view.dtype)
-            loop(x.reshape(-1).view(kind), *matrices, copy.reshape(-1).view(kind))
-            return copy
+    loop = _loop_for(view.itemsize) if view.size >= LEAST else None
+    matrices = None if loop is None else matrices_of(view.shape, view.strides, view.itemsize)
+    if loop is not None and matrices is not None:
+        copy, kind = empty(view.shape, view.dtype), KINDS[view.itemsize]
+        loop(x.reshape(-1).view(kind), *matrices, copy.reshape(-1).view(kind))
+        return copy
     found = strips(view)
     if found is None:
         return np.asarray(view, order="C")
@@ -50,6 +49,12 @@ def turned(x: Array, view: Array) -> Array:
             part = *outer, *place, slice(first, first + STRIP)
             target[part] = source[part]
     return result
+
+
+def _loop_for(nbytes: int) -> Loop | None:
+    """Return the loop for elements of so many bytes that a run shall use; None for numpy."""
+    loops = real_loops() if nbytes == 4 else integer_loops() if nbytes == 1 else None
+    return None if loops is None else loops.turn
 
 
 Matrices = tuple[Array, Array, tuple[int, int], tuple[int, int]]

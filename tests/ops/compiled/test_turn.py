@@ -11,7 +11,7 @@ import pytest
 from gpunn.ops import compiled
 from gpunn.ops.movement.turn import turned
 from gpunn.types import Array
-from tests.ops.compiled.plain import REALS
+from tests.ops.compiled.plain import INTEGERS, REALS
 
 CASES: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
     ((41, 53), (1, 0)),
@@ -54,6 +54,7 @@ def test_matrices_of_words_and_bytes_have_the_loop(
         REALS.turn(x, *operands)
 
     x = np.arange(math.prod(shape)).astype(dtype).reshape(shape)
-    with compiled.in_use(compiled.Loops(REALS._replace(turn=counted), None)):
+    own = compiled.Loops(REALS._replace(turn=counted), INTEGERS._replace(turn=counted))
+    with compiled.in_use(own):
         np.testing.assert_array_equal(turned(x, x.transpose(perm)), x.transpose(perm))
     assert bool(asked) == ((shape, perm) in CASES and x.itemsize in (1, 4))
