@@ -104,6 +104,8 @@ def _line(operation: Operation, lines: Mapping[Operand, _Line]) -> _Line | None:
 
 def _with(numbers: _Numbers, factor: Array, summand: Array) -> _Numbers | None:
     """Return the numbers of a line times a factor, which is 1 or -1 before a summand; None without room."""
+    if not summand.any() and (factor == 1).all():  # a sum with 0, which makes -0 another 0
+        return None
     used = max((k for k, n in enumerate(numbers) if n is not None), default=-1)
     free = next((k for k in _FACTORS if k > used), None)
     new: dict[int, Array] = {}

@@ -45,6 +45,7 @@ MORE: dict[str, tuple[int, list[Layer]]] = {
     "product that clamps": (2, [("mul", NUMBERS, {"activation": "relu"}), ("add", NUMBERS, {})]),
     "no clamp behind": (2, [("mul", NUMBERS, {}), ("add", NUMBERS, {"activation": "tanh"})]),
     "two tensors, no clamp": (1, [("add", None, {})]),
+    "nothing": (2, [("mul", NUMBERS, {}), ("add", np.zeros(7), {"activation": "relu"})]),
     "an axis more": (2, [("mul", random(2, 1, 1, 1, 1, 7), {}), ("add", NUMBERS, {})]),
     "another axis": (2, [("mul", random(2, 5, 1), {}), ("add", NUMBERS, {})]),
 }

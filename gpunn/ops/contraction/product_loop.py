@@ -18,13 +18,14 @@ from gpunn.ops.compiled.tiles import in_lanes, packed
 from gpunn.ops.contraction.blocks import Place, RowBlock, Terms, pixels_at_once, row_blocks
 from gpunn.ops.contraction.pieces import Piece, point_pieces, window_pieces
 from gpunn.ops.contraction.prepared import InLoop, bound, constants_only
-from gpunn.ops.contraction.tile_places import Sight, seen_by, sight_of
+from gpunn.ops.contraction.tile_places import Sight, count_parts, seen_by, sight_of
 from gpunn.ops.kernels.window import Window, resolve
 from gpunn.ops.memory import aligned
 from gpunn.types import Array, Shape
 
 MOST_WEIGHTS = 1 << 22  # of a filter: the loop has another copy, in the order of its tiles
 MOST_READ_ANEW = 1 << 20  # weights, for pixels that see less of x than others
+MOST_PARTS = 1 << 6  # of pixels that see the same cells
 # Of a tile of one pixel, relative to a pixel of others; and of a copied number, to a step of 32 channels
 SINGLE, COPIED, CHANNELS = 4, 0.4, 32
 
@@ -55,6 +56,8 @@ class ProductLoop:
         pixels each is a tile.
         """
         weights, (channels, *_), rows = math.prod(self._shape), self._shape, self._operands[2][-1]
+        if weights > MOST_READ_ANEW or count_parts(window, shape) > MOST_PARTS:
+            return True
 
         def cost(pixels: int, steps: int) -> int:
             tiles = ceil_div(pixels, rows) * rows if pixels >= rows else SINGLE * pixels
@@ -63,7 +66,7 @@ class ProductLoop:
         parts = sight_of(window, shape, range(1), range(window.out[0]), self._shape, self._row_is_cell).parts
         own = sum(cost(end - begin, (last - first) * length) for begin, end, first, last, length in parts)
         copied = cost(math.prod(window.out), weights // channels) + COPIED * math.prod(shape[1:])
-        return weights > MOST_READ_ANEW or own > copied
+        return own > copied
 
     def _piece(self, window: Window, shape: Shape, block: RowBlock) -> Piece:
         count, high, wide = block.shape

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -32,10 +33,10 @@ class Places(NamedTuple):
 class Sight(NamedTuple):
     """The numbers of flat x that the pixels of some rows of a result see, without the padding around it.
 
-    pixels [P, 2]: a place in x, and that of the results. cells [S, 2]: the place of a cell after
-    that of a pixel, and the first of its steps of the filter. parts [K, 5]: the first pixel of those that see
-    the same cells and the one behind the last; the first of these cells and the one behind the last; and the
-    numbers of a cell that each group sees.
+    pixels [P, 2]: a place in x, and that of the results. cells [S, 2]: the place of a cell after that of a
+    pixel, and the first of its steps of the filter. parts [K, 5]: the first pixel of those that see the same
+    cells and the one behind the last; the first of these cells and the one behind the last; and the numbers
+    of a cell that each group sees.
     """
 
     pixels: Array
@@ -67,6 +68,11 @@ def sight_of(window: Window, x: Shape, images: range, rows: range, filter: Shape
             parts.append((begin, end, first, last, length * (len(seen_x) if in_rows else 1)))
             begin, first = end, last
     return Sight(np.concatenate(pixels), np.concatenate(cells), np.array(parts, np.int64))
+
+
+def count_parts(window: Window, x: Shape) -> int:
+    """Return how many parts the Sight of an image of x [N, H, W, C] has."""
+    return math.prod(len(_alike(window, axis, x[1 + axis], range(window.out[axis]))) for axis in range(2))
 
 
 def _alike(window: Window, axis: int, extent: int, chosen: range) -> list[tuple[Array, Array, Array]]:

@@ -89,6 +89,7 @@ def test_padding_is_copied_or_left_out(
         (14, (24, 3, 3, 24), False),
         (8, (64, 3, 3, 64), True),  # tiles of few pixels
         (28, (352, 3, 3, 352), True),  # many weights
+        (64, (2, 9, 9, 2), True),  # many kinds of pixels
     ],
 )
 def test_padding_is_left_out_of_large_images(
