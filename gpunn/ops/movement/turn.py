@@ -60,11 +60,9 @@ def _loop_for(nbytes: int) -> Loop | None:
 Matrices = tuple[Array, Array, tuple[int, int], tuple[int, int]]
 
 
-@lru_cache(1 << 8)
+@lru_cache(1 << 6)
 def matrices_of(shape: Shape, strides: Shape, nbytes: int) -> Matrices | None:
-    """Return the matrices of elements of so many bytes that a view consists of; None where the loop is of no
-    use.
-    """
+    """Return the matrices of elements of so many bytes that a view consists of; None if rows are short."""
     sizes, steps = merge(shape, tuple(stride // nbytes for stride in strides))
     if len(sizes) < 2 or 1 not in steps[:-1]:
         return None

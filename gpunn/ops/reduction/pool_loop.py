@@ -53,8 +53,8 @@ def maxima_in_loop(
         if loops is None:
             return otherwise(x)
         result = empty(call.y.shape, dtype)
-        bytes = (array.reshape(-1).view(np.uint8) for array in (x, result))
-        loops.pools(next(bytes), kind, *operands(), next(bytes))
+        source, target = (array.reshape(-1).view(np.uint8) for array in (x, result))
+        loops.pools(source, kind, *operands(), target)
         return np.clip(result, *bounds, out=result) if clamps else result
 
     return pool
