@@ -136,12 +136,13 @@ def limits() -> Limits | None:
     return None if found is None else Limits(found)
 
 
-def choose_threads(threads: int | None) -> int | None:
+def choose_threads(threads: int | None, shared_loops: bool = False) -> int | None:
     """Return how many threads the large products of a compilation shall use; None: as numpy does.
 
     threads: so many, or None for as many as numpy uses now, if a variable of the environment states them;
-    else at most as many as there are processors that other programs leave free. Raises ModelError for less
-    than 1, DeviceError if numpy's library does not take a number.
+    else at most as many as there are processors that other programs leave free. shared_loops: threads may
+    have loops to share, too. Raises ModelError for less than 1, DeviceError if the number has no effect, as
+    numpy's library does not take it.
     """
     if threads is None:
         found = library()
@@ -151,7 +152,7 @@ def choose_threads(threads: int | None) -> int | None:
         return max(1, found.get()) if stated else min(free_processors(), max(1, found.get()))
     if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
         raise ModelError(f"threads must be a whole number from 1, or None, got {threads!r}")
-    if library() is None:
+    if library() is None and not shared_loops:
         raise DeviceError(f"threads={threads} has no effect: numpy's BLAS library takes no number of threads")
     return threads
 

@@ -16,8 +16,10 @@ from gpunn.backends.base import NO_VALUES, Span, Stats, Trace, beginning, copied
 from gpunn.backends.blas import HostProducts
 from gpunn.backends.interrupt import ENDED, check, check_not_reentered, current, holding
 from gpunn.backends.lines import joints
+from gpunn.backends.processors import free_processors
 from gpunn.backends.queue import RunQueue
 from gpunn.backends.subnormal import flushing, may_flush
+from gpunn.backends.team import team_of
 from gpunn.backends.worker import Job
 from gpunn.errors import OutOfMemoryError
 from gpunn.graph.complete import run_on_host
@@ -26,7 +28,8 @@ from gpunn.graph.operation import Operand, Operation
 from gpunn.graph.prepared import PreparedGraph, Step, Values
 from gpunn.kernel import Kernel
 from gpunn.ops.check import FLOATS
-from gpunn.ops.compiled import PRODUCT_THREADS, Loops, use
+from gpunn.ops.compiled import Loops, use
+from gpunn.ops.compiled.sharing import TEAM
 from gpunn.ops.control import while_loop
 from gpunn.ops.memory import Memory, ShortBuffers
 from gpunn.ops.recurrent.host_steps import LOOPED
@@ -117,13 +120,11 @@ class _Runner:
         for steps, threads, flush in self._batches:
             if threads:
                 self._products.use(threads)
-            told = PRODUCT_THREADS.set(threads)
             if flush:
                 with self._flushing:
                     run_steps(steps, values)
             else:
                 run_steps(steps, values)
-            PRODUCT_THREADS.reset(told)  # for what runs this as a body; after an error the run ends
 
 
 def _with_hosted(operations: Iterable[Operation]) -> Iterator[Operation]:
@@ -231,6 +232,7 @@ class CpuProgram:
         _, integers, _ = computed_kinds(plan)
         self._buffers: AbstractContextManager[object] = ShortBuffers() if integers else nullcontext()
         self._loops = loops
+        self._team = None if loops is None else team_of(threads or free_processors())
         self._lock = fork.lock()  # of a run
         self._starting = fork.lock()  # of what is submitted
         self._frames = frames
@@ -260,6 +262,7 @@ class CpuProgram:
         # In a context that ends with the run, or with an interrupt.
         self._memory.use()
         use(self._loops)
+        TEAM.set(self._team)
         with self._products.of_run(), np.errstate(all="ignore"), self._buffers:
             results = tuple(inputs)
             for _ in range(rounds):

@@ -20,6 +20,7 @@ from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.graph.prepared import Joint
 from gpunn.ops.compiled import equal_rows, real_loops
+from gpunn.ops.compiled.sharing import rows_divided
 from gpunn.ops.contraction.prepared import UNBOUNDED, Ends, clamp_ends
 from gpunn.ops.memory import LEAST_BYTES, empty
 from gpunn.ops.movement import basic
@@ -169,12 +170,12 @@ def _multiplied(operation: Operation, ends: Ends) -> Callable[[Array, Array], Ar
         return compute
     rows, together = _in_rows(shape)
     line = np.full((2, rows[1]), _NEUTRAL[_LAST])  # of one run at a time
-    factors = line[0].reshape(together, -1)
+    factors, parts = line[0].reshape(together, -1), rows_divided(rows[0], math.prod(shape))
 
     def multiply(x: Array, numbers: Array) -> Array:
         result = empty(shape, np.float32)
         factors[...] = numbers.reshape(-1)
-        loops.scaled(x.reshape(rows), line, ends, result.reshape(rows))
+        loops.scaled(parts, x.reshape(rows), line, ends, result.reshape(rows))
         return result
 
     return multiply
@@ -203,13 +204,14 @@ def _added(operation: Operation, ends: Ends, pad: Operation | None) -> Callable[
     assert compute is not None and padded is not None
     if loops is None:
         return lambda a, b: compute(a, padded(b))
-    pixels = 1 if pad is None else math.prod(shape[:-1])
-    rows = pixels, math.prod(shape) // pixels
+    pixels = math.prod(shape[:-1])
+    rows = _in_rows(shape)[0] if pad is None else (pixels, shape[-1])
+    parts = rows_divided(rows[0], math.prod(shape))
 
     def add(a: Array, b: Array) -> Array:
         result = empty(shape, np.float32)
         narrow = rows if pad is None else (pixels, b.shape[-1])
-        loops.added(a.reshape(rows), b.reshape(narrow), ends, result.reshape(rows))
+        loops.added(parts, a.reshape(rows), b.reshape(narrow), ends, result.reshape(rows))
         return result
 
     return add
@@ -221,11 +223,11 @@ def _by_channel(line: _Line) -> Callable[[Array], Array]:
     if loops is None:
         return _one_by_one([_of_x(operation) for operation in line.operations])
     rows, together = _in_rows(shape)
-    numbers = np.tile(line.rows(), together)
+    numbers, parts = np.tile(line.rows(), together), rows_divided(rows[0], math.prod(shape))
 
     def compute(x: Array) -> Array:
         result = empty(shape, np.float32)
-        loops.scaled(x.reshape(rows), numbers, line.ends, result.reshape(rows))
+        loops.scaled(parts, x.reshape(rows), numbers, line.ends, result.reshape(rows))
         return result
 
     return compute

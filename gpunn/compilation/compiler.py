@@ -22,6 +22,7 @@ from gpunn.errors import ModelError
 from gpunn.garbage import rare_collections
 from gpunn.graph.graph import Graph
 from gpunn.limits import Limits
+from gpunn.ops.compiled import installed
 
 if TYPE_CHECKING:
     from gpunn.backends.webgpu.device import Device
@@ -51,13 +52,14 @@ def compile_model(
     quickest, once for a GPU and its driver (docs/tuning.md). relaxed: float32 may be stored as float16
     between operations, on either backend; see gpunn.passes.relax for what stays float32.
     threads: of numpy's BLAS library for large products, on the CPU backend and in what the host computes for
-    another one; None: as many as processors are free now, by affinity, control groups and the load average.
-    Small products run on one thread. device_memory_limit: bytes that all compilations together may have on
+    another one, and of those that share compiled loops on the CPU backend, at most one for each processor;
+    None: as many as processors are free now, by affinity, control groups and the load average. Small products
+    and loops run on one thread. device_memory_limit: bytes that all compilations together may have on
     the GPU (gpunn.memory()) when this one takes memory there, now or in a run on other shapes; the model may
     have further limits (gpunn.Limits).
     Raises ModelError for an unknown backend or preference, a `relaxed` that is no bool, `threads` below 1, a
     limit below 0, a `device` for the CPU backend, or a model without outputs, DeviceError when there is no
-    such adapter, memory is out, a shader is rejected or numpy's library takes no number of threads.
+    such adapter, memory is out, a shader is rejected, or `threads` has no effect.
     """
     if backend not in BACKENDS:
         raise ModelError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
@@ -83,13 +85,13 @@ def _compiled(
     if backend == "cpu" and device is not None:
         raise ModelError(f"device {device!r} goes with backend 'webgpu' or 'auto', got backend 'cpu'")
     frames = FRAMES_IN_FLIGHT[purpose]
-    own_threads = choose_threads(threads)
+    sustained = purpose is Preference.SUSTAINED_SPEED
+    own_threads = choose_threads(threads, shared_loops=sustained and backend == "cpu" and installed())
     gpu = _choose(model, backend, purpose is Preference.LOW_POWER, device)
     from gpunn.compilation.assembly import Settings, built, compilation
 
     given = [n for n in (limit, model.limits.device_bytes) if n is not None]
     limits = replace(model.limits, device_bytes=min(given, default=None))
-    sustained = purpose is Preference.SUSTAINED_SPEED
     tuner = _tuner(gpu, limits) if gpu is not None and sustained else None
     build = partial(built, settings=Settings(gpu, frames, relaxed, own_threads, limits, tuner, sustained))
     made = compilation(model, build, gpu, frames)

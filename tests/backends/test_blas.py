@@ -187,6 +187,11 @@ def test_a_library_that_takes_no_number(monkeypatch: pytest.MonkeyPatch) -> None
         products(SMALL).compile("cpu", threads=2)
     with products(SMALL, LARGE).compile("cpu") as compiled:
         assert compiled(X)[1].shape == (8, LARGE)
+    monkeypatch.setattr("gpunn.compilation.compiler.installed", lambda: True)
+    products(SMALL).compile("cpu", "sustained-speed", threads=2)  # threads may share loops
+    monkeypatch.setattr("gpunn.compilation.compiler.installed", lambda: False)
+    with pytest.raises(DeviceError, match="takes no number of threads"):
+        products(SMALL).compile("cpu", "sustained-speed", threads=2)
 
 
 def test_the_number_goes_with_the_recipe(fake: Fake) -> None:

@@ -178,3 +178,35 @@ def test_a_compilation_of_the_cpu_backend_works_in_a_child() -> None:
         assert event.result().tolist() == [1] * 4
         """
     )
+
+
+def test_a_child_has_threads_of_its_own_that_share_loops() -> None:
+    pytest.importorskip("numba", reason="numba, of the extra fast-cpu, is not installed")
+    run_parent(
+        """
+        from gpunn.backends import team
+        from gpunn.ops.compiled import sharing
+
+        sharing.LEAST = 1e-9
+        team.usable_processors = lambda: 4
+        made, x = Model(), np.random.default_rng(0).random((1, 40, 40, 8), np.float32)
+        filter = made.constant("w", np.ones((32, 3, 3, 8), np.float32))
+        made.output(*made.add("conv2d", [made.input("x", float32(1, 40, 40, 8)), filter]))
+        compiled = made.compile("cpu", "sustained-speed", threads=4)
+        expected = compiled(x)
+        running = [threading.Thread(target=lambda: [compiled(x) for _ in range(300)]) for _ in range(2)]
+        for thread in running:
+            thread.start()
+
+        def child():
+            for _ in range(50):
+                assert (compiled(x) == expected).all()
+            other = made.compile("cpu", "sustained-speed", threads=4)
+            assert (other(x) == expected).all()
+
+        for _ in range(5):
+            forked(child)
+        for thread in running:
+            thread.join()
+        """
+    )

@@ -16,11 +16,11 @@ from functools import cache
 from typing import NamedTuple
 
 from gpunn.ops.compiled.making import IntegerLoops, Loop, Maker, OfBytes, OfReals, RealLoops, StepLoops
+from gpunn.ops.compiled.sharing import Shared
 
 TOGETHER = 512  # elements of several pixels that a loop takes at a time, so that starting it costs little
 
 __all__ = [
-    "PRODUCT_THREADS",
     "TOGETHER",
     "IntegerLoops",
     "Loop",
@@ -29,10 +29,12 @@ __all__ = [
     "OfBytes",
     "OfReals",
     "RealLoops",
+    "Shared",
     "StepLoops",
     "depthwise_loop",
     "equal_rows",
     "in_use",
+    "installed",
     "integer_loops",
     "load",
     "maker",
@@ -56,13 +58,18 @@ class Loops(NamedTuple):
     steps: StepLoops | None = None
 
 
+def installed() -> bool:
+    """Tell whether numba is."""
+    return importlib.util.find_spec("numba") is not None
+
+
 @cache
 def load(reals: bool = True, integers: bool = True, steps: bool = True) -> Loops | None:
     """Compile the loops of these kinds, or load what has been compiled; None if numba is not installed.
 
     Warns, and returns None, if numba is installed but does not go with what else is, or with the loops.
     """
-    if not (reals or integers or steps) or importlib.util.find_spec("numba") is None:
+    if not (reals or integers or steps) or not installed():
         return None
     try:
         found = maker()
@@ -88,9 +95,6 @@ def maker() -> Maker:
 
 _CURRENT: ContextVar[Loops | None] = ContextVar("loops", default=None)
 
-# How many threads numpy's products of an operation use; 0 if that is not known
-PRODUCT_THREADS: ContextVar[int] = ContextVar("product_threads", default=0)
-
 
 def real_loops() -> RealLoops | None:
     """Return the loops for float32 that a run shall use; None for numpy."""
@@ -110,7 +114,7 @@ def step_loops() -> StepLoops | None:
     return None if loops is None else loops.steps
 
 
-def depthwise_loop() -> Loop | None:
+def depthwise_loop() -> Shared | None:
     """Return the loop of depthwise convolutions that a run shall use, in either type; None for numpy."""
     loops = integer_loops() or real_loops()
     return None if loops is None else loops.depthwise

@@ -21,6 +21,7 @@ Strip = tuple[int, int, int, int]
 
 
 def channel_products(
+    some: tuple[int, int],
     x: Array,
     places: Array,
     cells: Array,
@@ -33,16 +34,16 @@ def channel_products(
 ) -> None:
     """Write results [P, C] of sums of products of bytes with a number for each cell and channel.
 
-    x: flat, uint8, as far as pixels see it in whole vectors. Pixel p sees C bytes from places[p] + cells[s]
-    on, for each s. w: int32, a row for each cell, of 16 bits with a sign. For each lane of w, `first` has
-    what a sum begins with, and `line` factor and summand of a result, as in loops.floors(). shape: lanes of
-    a vector, and the results' offset.
+    some: the pixels, from one to another. x: flat, uint8, as far as pixels see it in whole vectors. Pixel p
+    sees C bytes from places[p] + cells[s] on, for each s. w: int32, a row for each cell, of 16 bits with a
+    sign. For each lane of w, `first` has what a sum begins with, and `line` factor and summand of a result,
+    as in loops.floors(). shape: lanes of a vector, and the results' offset.
     """
     lanes, offset = shape
     ends = bounds[0], bounds[1], offset
-    pixel, total = 0, w.shape[1] // lanes
-    while pixel < len(out):
-        pixels = 3 if len(out) - pixel >= 3 else 1
+    (pixel, behind), total = some, w.shape[1] // lanes
+    while pixel < behind:
+        pixels = 3 if behind - pixel >= 3 else 1
         done = 0
         while done < total:
             left = total - done

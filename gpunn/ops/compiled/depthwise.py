@@ -17,6 +17,7 @@ Weights = tuple[int, int, int]  # the first number of w, and from one row and on
 
 
 def depthwise(
+    some: tuple[int, int],
     x: Array,
     w: Array,
     bias: Array,
@@ -25,29 +26,29 @@ def depthwise(
     rows: Array,
     columns: Array,
     steps: tuple[int, int, int, int, int],
-    sizes: tuple[int, int, int],
+    sizes: tuple[int, int],
     out: Array,
 ) -> None:
     """Convolve each channel of float32 x with filters of its own, add a bias, and clamp the results.
 
-    x, out: flat. w: a number for each cell of the window and each of the numbers that lie side by side; so
-    is the bias. rows, columns: as those of gpunn.ops.kernels.window_parts. steps: from a row of the window, a
-    cell and a pixel to the next in x, and from a row and a cell to the next in w. sizes: images, and the
-    numbers of one of x, and of a row of the result. hard: 1 for hard_swish of the sums, else 0.
+    some: the rows of all results, from one to another. x, out: flat. w: a number for each cell of the window
+    and each of the numbers that lie side by side; so is the bias. rows, columns: as those of
+    gpunn.ops.kernels.window_parts. steps: from a row of the window, a cell and a pixel to the next in x, and
+    from a row and a cell to the next in w. sizes: numbers of an image of x, and of a row of the result. hard:
+    1 for hard_swish of the sums, else 0.
 
     A sum adds its products in the order of cells, each with one rounding where the CPU has an instruction
     for it.
     """
-    (images, image, across), (down, beside, apart, row, cell) = sizes, steps
-    for n in range(images):
-        for y in range(len(rows)):
-            line = n * len(rows) + y
-            for part in columns:
-                place = n * image + rows[y, 0] + part[0]
-                cells = (place, rows[y, 2], part[2], down, beside)
-                weights = (rows[y, 1] * row + part[1] * cell, row, cell)
-                of_part = (line * across + part[3], part[4], part[5], apart)
-                part_sums(x, w, bias, bounds, hard, cells, weights, of_part, out)
+    (image, across), (down, beside, apart, row, cell) = sizes, steps
+    for line in range(*some):
+        n, y = line // len(rows), line % len(rows)
+        for part in columns:
+            place = n * image + rows[y, 0] + part[0]
+            cells = (place, rows[y, 2], part[2], down, beside)
+            weights = (rows[y, 1] * row + part[1] * cell, row, cell)
+            of_part = (line * across + part[3], part[4], part[5], apart)
+            part_sums(x, w, bias, bounds, hard, cells, weights, of_part, out)
 
 
 def part_sums(

@@ -17,9 +17,11 @@ Shape = tuple[int, int, int, int, int, int]
 
 
 def dot_products(
+    some: tuple[int, int],
     x: Array,
     pixels: Array,
     cells: Array,
+    parts: Array,
     w: Array,
     first: Array,
     line: Array,
@@ -29,20 +31,25 @@ def dot_products(
 ) -> None:
     """Write results [P, O] of sums of products of bytes with filters.
 
-    x: flat, uint8, as far as pixels see it in whole words. pixels, cells: as those of tile_places.Sight,
-    where all pixels see all cells. w: int8, in the order of tiles.packed(), a word of each channel after the
-    other. For each lane of w, `first` has what a sum begins with, and `line` factor and summand of a result,
-    as in loops.floors().
+    some: of parts, from one to another. x: flat, uint8, as far as pixels see it in whole words. pixels,
+    cells: as those of tile_places.Sight, where all pixels see all cells. parts [K, 4]: from a pixel to
+    another, and from which lane to which boxes may begin. w: int8, in the order of tiles.packed(), a word of
+    each channel after the other. For each lane of w, `first` has what a sum begins with, and `line` factor
+    and summand of a result, as in loops.floors().
     """
     groups, length, lanes, rows, more, offset = shape
     count, channels = out.shape
     words, added = (length + BYTES - 1) // BYTES, np.zeros(count, np.int32)
     ends = bounds[0], bounds[1], offset
-    for box in boxes((0, count), channels, groups, length, len(cells) * words, (rows, lanes)):
-        if more != 0 and box.channel % (channels // groups) == 0:  # another group, or other pixels
-            for p in range(max(0, min(box.begin, count - box.rows)), box.end):
-                added[p] = more * sum_of_bytes(x, pixels[p, 0] + box.first, cells, length)
-        tiles_of_bytes(x, pixels, cells, w, words, box, out, first, added, line, ends)
+    for k in range(*some):
+        known = -1, -1
+        of_part, lanes_of = (parts[k, 0], parts[k, 1]), (parts[k, 2], parts[k, 3])
+        for box in boxes(of_part, lanes_of, channels, groups, length, len(cells) * words, (rows, lanes)):
+            if more != 0 and known != (box.begin, box.first):  # other pixels, or another group
+                known = box.begin, box.first
+                for p in range(max(of_part[0], min(box.begin, of_part[1] - box.rows)), box.end):
+                    added[p] = more * sum_of_bytes(x, pixels[p, 0] + box.first, cells, length)
+            tiles_of_bytes(x, pixels, cells, w, words, box, out, first, added, line, ends)
 
 
 def sum_of_bytes(x: Array, place: int, cells: Array, length: int) -> Any:

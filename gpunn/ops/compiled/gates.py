@@ -42,12 +42,16 @@ def form_of(
     return np.array((_OF_ONE if of_one else _OF_X, least, most, *coefficients), np.float32)
 
 
-def gated(lanes: int, x: Array, form: Array, out: Array) -> None:
-    """Write functions of float32 x; both are flat, and may be the same. form: of form_of(), or HARD."""
-    whole = len(x) // lanes * lanes
-    for k in range(0, whole, lanes):
+def gated(some: tuple[int, int], lanes: int, x: Array, form: Array, out: Array) -> None:
+    """Write functions of some of float32 x; both are flat, and may be the same.
+
+    form: of form_of(), or HARD.
+    """
+    begin, end = some
+    whole = begin + (end - begin) // lanes * lanes
+    for k in range(begin, whole, lanes):
         gated_vector(x, form, (k, lanes), out)
-    left = len(x) - whole
+    left = end - whole
     if left:
         rest = np.zeros(lanes, np.float32)
         for k in range(left):

@@ -2,7 +2,8 @@
 
 These are plain functions of Python; gpunn.ops.compiled makes machine code of them. Arrays are dense, those of
 tensors are flat. `low` and `high` are what an activation allows. Their bits are those of the references: each
-sum has the same order, and no product is fused with a sum.
+sum has the same order, and no product is fused with a sum. `some`: the rows that they compute, or numbers of
+flat arrays.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ import numpy as np
 
 from gpunn.types import Array
 
+Range = tuple[int, int]  # from one row or number to another
 
-def finish(sums: Array, bias: Array, low: Any, high: Any) -> None:
+
+def finish(some: Range, sums: Array, bias: Array, low: Any, high: Any) -> None:
     """Add a bias [C] to float32 sums [P, C], and clamp them."""
-    pixels, channels = sums.shape
-    for p in range(pixels):
+    channels = sums.shape[1]
+    for p in range(*some):
         row = sums[p]
         for k in range(channels):
             s = row[k] + bias[k]
@@ -25,12 +28,12 @@ def finish(sums: Array, bias: Array, low: Any, high: Any) -> None:
             row[k] = high if s > high else s
 
 
-def scaled(x: Array, numbers: Array, bounds: tuple[Any, Any], out: Array) -> None:
+def scaled(some: Range, x: Array, numbers: Array, bounds: tuple[Any, Any], out: Array) -> None:
     """Write b x + d or (x + a) b c + d of float32 x [P, C] between bounds; numbers: rows b and d, or all."""
     low, high = bounds
-    pixels, channels = x.shape
+    channels = x.shape[1]
     few = len(numbers) == 2
-    for p in range(pixels):
+    for p in range(*some):
         row, to = x[p], out[p]
         if few:
             factor, summand = numbers[0], numbers[1]
@@ -46,11 +49,11 @@ def scaled(x: Array, numbers: Array, bounds: tuple[Any, Any], out: Array) -> Non
                 to[k] = high if t > high else t
 
 
-def added(a: Array, b: Array, bounds: tuple[Any, Any], out: Array) -> None:
+def added(some: Range, a: Array, b: Array, bounds: tuple[Any, Any], out: Array) -> None:
     """Write the sums of float32 a [P, C] and b [P, D], between bounds; further channels of b are 0."""
     low, high = bounds
-    (pixels, channels), known = a.shape, b.shape[1]
-    for p in range(pixels):
+    channels, known = a.shape[1], b.shape[1]
+    for p in range(*some):
         row, other, to = a[p], b[p], out[p]
         for k in range(known):
             t = row[k] + other[k]
@@ -63,6 +66,7 @@ def added(a: Array, b: Array, bounds: tuple[Any, Any], out: Array) -> None:
 
 
 def requantize(
+    some: Range,
     sums: Array,
     multiplier: Array,
     first: Array,
@@ -74,8 +78,8 @@ def requantize(
 ) -> None:
     """Convert sums [P, C] to stored integers, as requantization.IntegerSteps; bounds: low, high, zero."""
     low, high, zero = bounds
-    pixels, channels = sums.shape
-    for p in range(pixels):
+    channels = sums.shape[1]
+    for p in range(*some):
         row, to = sums[p], out[p]
         for k in range(channels):
             t = np.int64(row[k]) * multiplier[k] + first[k]
@@ -85,15 +89,21 @@ def requantize(
 
 
 def floors(
-    sums: Array, factor: Array, summand: Array, bounds: tuple[float, float], offset: int, out: Array
+    some: Range,
+    sums: Array,
+    factor: Array,
+    summand: Array,
+    bounds: tuple[float, float],
+    offset: int,
+    out: Array,
 ) -> None:
     """Convert sums [P, C] to stored integers: in float64 as conversion.RealSteps, in float32 as ProvenSteps.
 
     Factors, summands and bounds have the dtype that it computes in.
     """
     low, high = bounds
-    pixels, channels = sums.shape
-    for p in range(pixels):
+    channels = sums.shape[1]
+    for p in range(*some):
         row, to = sums[p], out[p]
         for k in range(channels):
             t = row[k] * factor[k] + summand[k]
@@ -113,6 +123,7 @@ def sums(x: Array, total: Array) -> None:
 
 
 def pair_sums(
+    some: Range,
     a: Array,
     b: Array,
     numbers: tuple[Any, Any, Any],
@@ -123,6 +134,8 @@ def pair_sums(
     """Add stored integers in float32, as pair_sums.PairSums; all arrays are flat."""
     first, second, summand = numbers
     low, high = bounds
+    begin, end = some
+    a, b, out = a[begin:end], b[begin:end], out[begin:end]  # so that no place may be below 0
     for k in range(len(out)):
         sum = (np.float32(a[k]) * first + summand) + np.float32(b[k]) * second
         t = low if sum < low else sum

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import zlib
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
@@ -23,8 +24,10 @@ from gpunn.ops.compiled import (
     steps,
     turn,
 )
+from gpunn.ops.compiled.sharing import Shared, SharedLoop
+from gpunn.ops.compiled.team_code import code_for, compute, part_code, part_of, serve, share, take
 from gpunn.ops.compiled.tiles import boxes, tile_code
-from gpunn.ops.compiled.vectors import OF_BYTES, OF_REALS, Sizes, Write, teach_numba, vector_sizes
+from gpunn.ops.compiled.vectors import OF_BYTES, OF_REALS, Sizes, Write, vector_sizes, written
 
 FOLDER = Path(__file__).parent
 
@@ -34,45 +37,45 @@ Loop = Callable[..., None]
 class OfBytes(NamedTuple):
     """Loops over bytes, for a CPU with instructions for them; `sizes` are those of its vectors."""
 
-    dot_products: Loop
-    channel_products: Loop
+    dot_products: Shared
+    channel_products: Shared
     sizes: Sizes
 
 
 class OfReals(NamedTuple):
     """The loop of products of float32, for a CPU that adds a product with one rounding."""
 
-    products: Loop
+    products: Shared
     sizes: Sizes
 
 
 class RealLoops(NamedTuple):
     """The loops for float32; of_tiles: None where the CPU has no instructions for them."""
 
-    finish: Loop
-    scaled: Loop
-    added: Loop
-    gated: Loop
-    softmax: Loop
-    row_norms: Loop
-    depthwise: Loop
-    pools: Loop
-    turn: Loop
+    finish: Shared
+    scaled: Shared
+    added: Shared
+    gated: Shared
+    softmax: Shared
+    row_norms: Shared
+    depthwise: Shared
+    pools: Shared
+    turn: Shared
     of_tiles: OfReals | None
 
 
 class IntegerLoops(NamedTuple):
     """The loops for stored integers of 8 bits; of_bytes: None where the CPU has no instructions for them."""
 
-    requantize: Loop
-    floors: Loop
+    requantize: Shared
+    floors: Shared
     sums: Loop
-    pools: Loop  # maxima
-    pair_sums: Loop
-    lines: Loop
-    look_up: Loop
-    depthwise: Loop  # of sums in float32
-    turn: Loop
+    pools: Shared  # maxima
+    pair_sums: Shared
+    lines: Shared
+    look_up: Shared
+    depthwise: Shared  # of sums in float32
+    turn: Shared
     of_bytes: OfBytes | None
 
 
@@ -91,13 +94,17 @@ class Maker:
 
     def __init__(self, numba: Any, features: str) -> None:
         self._numba, self._features, self._types = numba, features, numba.types
-        self._jitable = numba.extending.register_jitable
         self._stored = numba.types.int8, numba.types.uint8
         self._single, self._double, self._index = numba.types.float32, numba.types.float64, numba.types.int64
         self._of_bytes, self._of_reals = (vector_sizes(features, sizes) for sizes in (OF_BYTES, OF_REALS))
         self._lanes = rows.LANES if self._of_reals is None else self._of_reals.lanes
+        self._known: dict[Any, Any] = {}  # what stands in code of numba's for functions of this package
         self._jitable(boxes)
-        self._taught: set[Loop] = set()
+        for function, (write, word) in code_for(platform.machine()).items():
+            self._known[function] = written(write, 1, word)
+        self._jitable(take)
+        self._jitable(compute)
+        self._words = numba.types.Array(self._index, 1, "C")
 
     @cached_property
     def reals(self) -> RealLoops:
@@ -105,9 +112,9 @@ class Maker:
         single, given, result, types = self._single, self._given, self._result, self._types
         numbers, bounds = given(single), self._pair(single)
         return RealLoops(
-            self._compiled(loops.finish, (result(single), numbers, single, single)),
-            self._compiled(loops.scaled, (given(single, 2), given(single, 2), bounds, result(single))),
-            self._compiled(loops.added, (given(single, 2), given(single, 2), bounds, result(single))),
+            self._shared(loops.finish, (result(single), numbers, single, single)),
+            self._shared(loops.scaled, (given(single, 2), given(single, 2), bounds, result(single))),
+            self._shared(loops.added, (given(single, 2), given(single, 2), bounds, result(single))),
             self._gated(),
             self._softmax(),
             self._row_norms(),
@@ -125,14 +132,14 @@ class Maker:
         steps = (*(given(index) for _ in range(5)), self._types.UniTuple(index, 3))
         added = self._types.UniTuple(single, 3), pair(single), index
         return IntegerLoops(
-            self._compiled(loops.requantize, *((given(single, 2), *steps, result(s)) for s in stored)),
-            self._compiled(
+            self._shared(loops.requantize, *((given(single, 2), *steps, result(s)) for s in stored)),
+            self._shared(
                 loops.floors,
                 *((given(single, 2), *line(r), result(s)) for r in (double, single) for s in stored),
             ),
             self._compiled(loops.sums, *((given(s, 3), result(self._types.int32)) for s in stored)),
             self._pools(self._types.uint8),
-            self._compiled(loops.pair_sums, *((given(s), given(s), *added, result(s, 1)) for s in stored)),
+            self._shared(loops.pair_sums, *((given(s), given(s), *added, result(s, 1)) for s in stored)),
             self._lines(),
             self._look_up(),
             self.depthwise,
@@ -143,9 +150,9 @@ class Maker:
     @cached_property
     def steps(self) -> StepLoops:
         """Compile the loops for steps of recurrent layers, or load them."""
+        self._teach(steps.tanh_of_vector, steps.tanh_code)
         for function in (steps.add_product, steps.tanh_of, steps.tanh_of_sums):
             self._jitable(function)
-        teach_numba(steps.tanh_of_vector, steps.tanh_code, self._lanes)
         single, given = self._single, self._given
         x, weights = given(single, 3), given(single, 2)
         state, numbers, y = self._result(single), self._result(single, 1), self._result(single, 3)
@@ -161,76 +168,79 @@ class Maker:
             self._lanes,
         )
 
-    def _lines(self) -> Loop:
+    def _lines(self) -> Shared:
         lanes = rows.LANES if self._of_bytes is None else self._of_bytes.lanes
-        teach_numba(rows.lines_of_vector, rows.lines_code, lanes)
+        self._teach(rows.lines_of_vector, rows.lines_code, lanes)
         byte, single = self._types.uint8, self._single
         operands = self._given(byte, 2), self._given(single, 2), self._pair(single), self._index
-        return partial(self._compiled(rows.lines, (self._index, *operands, self._result(byte))), lanes)
+        return self._shared(rows.lines, (*operands, self._result(byte)), lanes=lanes)
 
-    def _gated(self) -> Loop:
-        teach_numba(gates.gated_vector, gates.gated_code, self._lanes)
+    def _gated(self) -> Shared:
+        self._teach(gates.gated_vector, gates.gated_code)
         x, out = self._given(self._single), self._result(self._single, 1)
-        return partial(self._compiled(gates.gated, (self._index, x, x, out)), self._lanes)
+        return self._shared(gates.gated, (x, x, out), lanes=self._lanes)
 
-    def _softmax(self) -> Loop:
-        teach_numba(softmax.softmax_row, softmax.softmax_code, self._lanes)
+    def _softmax(self) -> Shared:
+        self._teach(softmax.softmax_row, softmax.softmax_code)
         x, out = self._given(self._single, 2), self._result(self._single)
-        found: Loop = self._compiled(softmax.softmax, (x, self._single, out))
-        return found
+        return self._shared(softmax.softmax, (x, self._single, out))
 
-    def _row_norms(self) -> Loop:
-        teach_numba(row_norms.normalize_row, row_norms.normalize_row_code, self._lanes)
+    def _row_norms(self) -> Shared:
+        self._teach(row_norms.normalize_row, row_norms.normalize_row_code)
         x, spreads, out = (
             self._given(self._single, 2),
             self._result(self._single, 1),
             self._result(self._single),
         )
         numbers = self._index, self._single, self._single
-        found: Loop = self._compiled(row_norms.row_norms, (x, *numbers, spreads, out))
-        return found
+        return self._shared(row_norms.row_norms, (x, *numbers, spreads, out))
 
-    def _look_up(self) -> Loop:
+    def _look_up(self) -> Shared:
         if rows.TABLES in self._features.split(","):
-            teach_numba(rows.look_up_vector, rows.look_up_code, rows.ENTRIES)
+            self._teach(rows.look_up_vector, rows.look_up_code, rows.ENTRIES)
         else:
             self._jitable(rows.look_up_vector)
         byte = self._types.uint8
-        found: Loop = self._compiled(
-            rows.look_up, (self._given(byte), self._given(byte), self._result(byte, 1))
-        )
-        return found
+        return self._shared(rows.look_up, (self._given(byte), self._given(byte), self._result(byte, 1)))
 
     @cached_property
-    def depthwise(self) -> Loop:
+    def depthwise(self) -> Shared:
         """Compile the loop of depthwise convolutions, or load it."""
-        teach_numba(depthwise.part_sums, depthwise.part_sums_code, self._lanes)
+        self._teach(depthwise.part_sums, depthwise.part_sums_code)
         reals, places = (self._given(self._single),) * 3, (self._given(self._index, 2),) * 2
-        steps, sizes = (self._types.UniTuple(self._index, count) for count in (5, 3))
+        steps, sizes = self._types.UniTuple(self._index, 5), self._pair(self._index)
         operands = *reals, self._pair(self._single), self._index, *places, steps, sizes
-        found: Loop = self._compiled(depthwise.depthwise, (*operands, self._result(self._single, 1)))
-        return found
+        return self._shared(depthwise.depthwise, (*operands, self._result(self._single, 1)))
 
-    def _pools(self, kind: Any) -> Loop:
+    def _pools(self, kind: Any) -> Shared:
         self._teach(pools.part_pool, pools.part_pool_code)
-        places, numbers = (self._given(self._index, 2),) * 2, (self._types.UniTuple(self._index, 3),) * 2
-        operands = self._given(kind), self._index, *places, *numbers
-        found: Loop = self._compiled(pools.pools, (*operands, self._result(kind, 1)))
-        return found
+        places, steps = (self._given(self._index, 2),) * 2, self._types.UniTuple(self._index, 3)
+        operands = self._given(kind), self._index, *places, steps, self._pair(self._index)
+        return self._shared(pools.pools, (*operands, self._result(kind, 1)))
 
-    def _turn(self, kind: Any) -> Loop:
+    def _turn(self, kind: Any) -> Shared:
         self._jitable(turn.turn_by_ones)
         self._teach(turn.turn_tile, turn.turn_tile_code)
         self._teach(turn.turn_pair, turn.turn_pair_code)
         places, sizes = (self._given(self._index),) * 2, (self._pair(self._index),) * 2
-        operands = self._index, self._given(kind), *places, *sizes, self._result(kind, 1)
-        return partial(self._compiled(turn.turn, operands), self._lanes)
+        operands = self._given(kind), *places, *sizes, self._result(kind, 1)
+        return self._shared(turn.turn, operands, lanes=self._lanes)
 
-    def _teach(self, function: Loop, write: Write) -> None:
-        """Let numba compile a function, of which loops of several kinds of numbers have use."""
-        if function not in self._taught:
-            teach_numba(function, write, self._lanes)
-            self._taught.add(function)
+    def _teach(self, function: Loop, write: Write, lanes: int | None = None) -> None:
+        """Let loops that are compiled later have the code that `write` writes for a function."""
+        if function not in self._known:
+            self._known[function] = written(write, self._lanes if lanes is None else lanes)
+
+    def _jitable(self, function: Callable[..., Any]) -> None:
+        """Let what is compiled later call a function that numba compiles, after those that it calls."""
+        if function not in self._known:
+            self._known[function] = self._numba.extending.register_jitable(self._with_code(function))
+
+    def _with_code(self, function: Callable[..., Any]) -> Loop:
+        """Return a function that calls what is known of others in their place."""
+        code: Any = function
+        known = {k: self._known.get(v, v) for k, v in code.__globals__.items() if isinstance(v, FunctionType)}
+        return FunctionType(code.__code__, {**code.__globals__, **known}, code.__name__)
 
     @cached_property
     def of_bytes(self) -> OfBytes | None:
@@ -240,22 +250,23 @@ class Maker:
             return None
         self._jitable(dot_products.sum_of_bytes)
         of_box = tile_code(sizes.pixels, dot_products.ByteArithmetic)
-        teach_numba(dot_products.tiles_of_bytes, of_box, sizes.lanes)
-        teach_numba(channel_products.strip, channel_products.strip_code, sizes.lanes)
+        self._teach(dot_products.tiles_of_bytes, of_box, sizes.lanes)
+        self._teach(channel_products.strip, channel_products.strip_code, sizes.lanes)
         byte, word, places = self._types.uint8, self._types.int32, self._given(self._index)
         pairs, numbers = self._given(word, 2), self._given(word)
 
-        def signatures(seen: tuple[Any, Any], weights: Any, shape: int) -> Iterator[tuple[Any, ...]]:
+        def signatures(seen: tuple[Any, ...], weights: Any, shape: int) -> Iterator[tuple[Any, ...]]:
             for real in (self._double, self._single):
                 shapes = self._types.UniTuple(self._index, shape), self._pair(real)
                 operands = self._given(byte), *seen, weights, numbers, self._given(real, 2)
                 yield *operands, *shapes, self._result(byte)
 
-        of_filters = signatures((pairs, pairs), self._given(self._types.int8), 6)
+        parts = self._given(self._index, 2)
+        of_filters = signatures((pairs, pairs, parts), self._given(self._types.int8), 6)
         of_channels = signatures((places, places), pairs, 2)
         return OfBytes(
-            self._compiled(dot_products.dot_products, *of_filters),
-            self._compiled(channel_products.channel_products, *of_channels),
+            self._shared(dot_products.dot_products, *of_filters),
+            self._shared(channel_products.channel_products, *of_channels),
             sizes,
         )
 
@@ -266,15 +277,29 @@ class Maker:
         if sizes is None:
             return None
         of_box = tile_code(sizes.pixels, real_products.RealArithmetic)
-        teach_numba(real_products.tiles_of_reals, of_box, sizes.lanes)
+        self._teach(real_products.tiles_of_reals, of_box, sizes.lanes)
         single, places = self._given(self._single), self._given(self._types.int32, 2)
         operands = single, places, places, self._given(self._index, 2), single, single
         shape = self._types.UniTuple(self._index, 5), self._pair(self._single), self._index
         signature = *operands, *shape, self._result(self._single)
-        return OfReals(self._compiled(real_products.real_products, signature), sizes)
+        return OfReals(self._shared(real_products.real_products, signature), sizes)
 
-    def _compiled(self, function: Loop, *signatures: Any) -> Any:
-        own = named(function)
+    @cached_property
+    def serve(self) -> Loop:
+        """Compile what the threads of a team do that help, or load it."""
+        found: Loop = self._compiled(serve, (self._words, self._index, self._index))
+        return found
+
+    def _shared(self, loop: Loop, *signatures: tuple[Any, ...], lanes: int | None = None) -> SharedLoop:
+        """Return a loop whose parts threads share. lanes: an operand before those of the signatures."""
+        first = () if lanes is None else (lanes,)
+        kinds = [self._types.Tuple((*(self._index for _ in first), *operands)) for operands in signatures]
+        self._known[part_of] = part_code(self._with_code(loop))
+        known = ((self._words, self._given(self._index), kind) for kind in kinds)
+        return SharedLoop(self._compiled(share, *known, name=loop.__name__), *first)
+
+    def _compiled(self, function: Loop, *signatures: Any, name: str = "") -> Any:
+        own = named(self._with_code(function), name or function.__name__)
         try:
             return self._numba.njit([*signatures], nogil=True, error_model="numpy", cache=True)(own)
         except RuntimeError:  # there is no folder that it may keep the code in
@@ -293,13 +318,11 @@ class Maker:
         return self._given(real), self._given(real), self._pair(real), self._index
 
 
-def named(function: Loop) -> Loop:
-    """Return a function whose name tells of the code in this package.
+def named(function: Loop, name: str) -> Loop:
+    """Name a function by the code in this package, too, and return it.
 
     numba keeps machine code by the name of a function and the date of its file.
     """
-    code: Any = function
     digest = zlib.crc32(b"".join(path.read_bytes() for path in sorted(FOLDER.glob("*.py"))))
-    copy = FunctionType(code.__code__, code.__globals__, code.__name__)
-    copy.__qualname__ = f"{code.__name__}_{digest:x}"
-    return copy
+    function.__qualname__ = f"{name}_{digest:x}"
+    return function

@@ -17,28 +17,28 @@ LOWEST_BYTE = -128  # with a sign
 
 
 def pools(
+    some: tuple[int, int],
     x: Array,
     kind: int,
     rows: Array,
     columns: Array,
     steps: tuple[int, int, int],
-    sizes: tuple[int, int, int],
+    sizes: tuple[int, int],
     out: Array,
 ) -> None:
     """Write the maxima or the means of windows of each channel of float32 x, or the maxima of bytes.
 
-    x, out: flat; bytes as uint8. kind: one for reals, of which NaN is the greatest, or one for bytes. rows,
-    columns: as those of gpunn.ops.kernels.window_parts. steps: from a row of the window, a cell and a pixel
-    to the next. sizes: images, and the numbers of one of x, and of a row of the result. A mean is of the
-    cells that see x, which are added up in their order.
+    some: the rows of all results, from one to another. x, out: flat; bytes as uint8. kind: one for reals, of
+    which NaN is the greatest, or one for bytes. rows, columns: as those of gpunn.ops.kernels.window_parts.
+    steps: from a row of the window, a cell and a pixel to the next. sizes: numbers of an image of x, and of a
+    row of the result. A mean is of the cells that see x, which are added up in their order.
     """
-    (images, image, across), (down, beside, apart) = sizes, steps
-    for n in range(images):
-        for y in range(len(rows)):
-            line = n * len(rows) + y
-            for part in columns:
-                cells = (n * image + rows[y, 0] + part[0], rows[y, 2], part[2], down, beside)
-                part_pool(x, kind, cells, (line * across + part[3], part[4], part[5], apart), out)
+    (image, across), (down, beside, apart) = sizes, steps
+    for line in range(*some):
+        n, y = line // len(rows), line % len(rows)
+        for part in columns:
+            cells = (n * image + rows[y, 0] + part[0], rows[y, 2], part[2], down, beside)
+            part_pool(x, kind, cells, (line * across + part[3], part[4], part[5], apart), out)
 
 
 def part_pool(x: Array, kind: int, cells: Cells, part: Part, out: Array) -> None:

@@ -14,6 +14,7 @@ from gpunn.types import Array
 
 
 def real_products(
+    some: tuple[int, int],
     x: Array,
     pixels: Array,
     cells: Array,
@@ -27,16 +28,18 @@ def real_products(
 ) -> None:
     """Write results [P, O] of sums of products of float32 with filters, between bounds.
 
-    x: flat. pixels, cells, parts: as those of tile_places.Sight. w: in the order of tiles.packed(). bias: for
-    each lane of w. shape: groups, from what one sees of a cell to what the next does, steps of the filter,
-    lanes of a vector, pixels of a tile. A sum adds its products in the order of cells and numbers, each with
-    one rounding, and then the bias: on every CPU and for any number of pixels. hard: 1 for hard_swish of the
-    sums, else 0.
+    some: of parts, from one to another. x: flat. pixels, cells: as those of tile_places.Sight. parts [K, 7]:
+    a part of a Sight, and from which lane to which its boxes may begin. w: in the order of tiles.packed().
+    bias: for each lane of w. shape: groups, from what one sees of a cell to what the next does, steps of the
+    filter, lanes of a vector, pixels of a tile. A sum adds its products in the order of cells and numbers,
+    each with one rounding, and then the bias: on every CPU and for any number of pixels. hard: 1 for
+    hard_swish of the sums, else 0.
     """
     groups, apart, depth, lanes, rows = shape
-    for k in range(len(parts)):
-        some, seen, length = (parts[k, 0], parts[k, 1]), cells[parts[k, 2] : parts[k, 3]], parts[k, 4]
-        for box in boxes(some, out.shape[1], groups, apart, depth, (rows, lanes)):
+    for k in range(*some):
+        of_part, lanes_of = (parts[k, 0], parts[k, 1]), (parts[k, 5], parts[k, 6])
+        seen, length = cells[parts[k, 2] : parts[k, 3]], parts[k, 4]
+        for box in boxes(of_part, lanes_of, out.shape[1], groups, apart, depth, (rows, lanes)):
             tiles_of_reals(x, pixels, seen, w, length, box, out, bias, bounds, hard)
 
 

@@ -11,12 +11,14 @@ from gpunn.ops.compiled.vectors import Code, Place
 from gpunn.types import Array
 
 
-def row_norms(x: Array, centred: int, share: Any, epsilon: Any, spreads: Array, out: Array) -> None:
-    """Write (x - mean) / sqrt(spread) of the rows [C] of float32 x [R, C], and their spreads [R].
+def row_norms(
+    some: tuple[int, int], x: Array, centred: int, share: Any, epsilon: Any, spreads: Array, out: Array
+) -> None:
+    """Write (x - mean) / sqrt(spread) of some rows [C] of float32 x [R, C], and their spreads [R].
 
     spread: `share` times the sum of (x - mean)^2, plus epsilon. mean: 0 unless `centred`, which is 0 or 1.
     """
-    for row in range(len(x)):
+    for row in range(*some):
         normalize_row(x, centred, share, epsilon, row, spreads, out)
 
 

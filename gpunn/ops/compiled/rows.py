@@ -19,18 +19,27 @@ ENTRIES = 64  # of a table, in a vector of bytes
 TABLES = "+avx512vbmi"  # the feature of a CPU
 
 
-def lines(lanes: int, x: Array, rows: Array, bounds: tuple[float, float], flip: int, out: Array) -> None:
+def lines(
+    some: tuple[int, int],
+    lanes: int,
+    x: Array,
+    rows: Array,
+    bounds: tuple[float, float],
+    flip: int,
+    out: Array,
+) -> None:
     """Convert bytes [P, C] to others, as channel_lines.ChannelLines.
 
-    lanes: of a vector. rows: for each channel the factor, an end of its products, and the
-    summands below this end and from it on. flip: bits of x and of results that are turned round.
+    some: the pixels, from one to another. lanes: of a vector. rows: for each channel the factor, an end of
+    its products, and the summands below this end and from it on. flip: bits of x and of results that are
+    turned round.
     """
     low, high = bounds
-    pixels, channels = x.shape
+    channels = x.shape[1]
     factor, end, below, above = rows[0], rows[1], rows[2], rows[3]
     ends = low, high, flip
     whole = channels // lanes * lanes
-    for p in range(pixels):
+    for p in range(*some):
         for k in range(0, whole, lanes):
             lines_of_vector(x, rows, ends, (p, k, lanes), out)
         row, to = x[p], out[p]
@@ -67,12 +76,13 @@ def lines_code(code: Code, operands: Sequence[Any]) -> None:
     code.store(code.stored(number, ends, kind), target)
 
 
-def look_up(x: Array, table: Array, out: Array) -> None:
-    """Write the entries of a table of 256 bytes for bytes; all are flat."""
-    whole = len(x) // ENTRIES * ENTRIES
-    for k in range(0, whole, ENTRIES):
+def look_up(some: tuple[int, int], x: Array, table: Array, out: Array) -> None:
+    """Write the entries of a table of 256 bytes for some bytes; all are flat."""
+    begin, end = some
+    whole = begin + (end - begin) // ENTRIES * ENTRIES
+    for k in range(begin, whole, ENTRIES):
         look_up_vector(x, table, k, out)
-    for k in range(whole, len(x)):
+    for k in range(whole, end):
         out[k] = table[x[k]]
 
 

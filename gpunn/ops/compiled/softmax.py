@@ -16,9 +16,12 @@ from gpunn.types import Array
 _NOTHING = 1e-28
 
 
-def softmax(x: Array, beta: Any, out: Array) -> None:
-    """Write e^(beta (x - m)) over the sum of these in a row [C] of float32 x [R, C]; m: the row's maximum."""
-    for row in range(len(x)):
+def softmax(some: tuple[int, int], x: Array, beta: Any, out: Array) -> None:
+    """Write e^(beta (x - m)) over the sum of these in some rows [C] of float32 x [R, C].
+
+    m: the row's maximum.
+    """
+    for row in range(*some):
         softmax_row(x, beta, row, out)
 
 

@@ -19,6 +19,8 @@ VECTORS = 2  # side by side in a tile
 BLOCK = 1 << 18  # numbers that the tiles of some pixels read and write, before others begin
 LINE = 64  # bytes of a cache line
 
+ALL = 0, 1 << 62  # lanes
+
 Position = tuple[int, int]  # of a vector in a tile: the pixel, and which vector of its channels
 
 
@@ -38,13 +40,19 @@ class Box(NamedTuple):
 
 
 def boxes(
-    pixels: tuple[int, int], channels: int, groups: int, apart: int, depth: int, tile: tuple[int, int]
+    pixels: tuple[int, int],
+    among: tuple[int, int],
+    channels: int,
+    groups: int,
+    apart: int,
+    depth: int,
+    tile: tuple[int, int],
 ) -> Iterator[Box]:
-    """Divide the results of some pixels, from one to another, into boxes.
+    """Divide the results of some pixels, from one to another, and of some lanes, into boxes.
 
-    What the groups see lies `apart` in each cell. depth: steps of the filter. tile: pixels, where there are
-    so many, and lanes of a vector. All channels of some pixels follow one another, as what these see is in
-    the cache.
+    among: the lanes that boxes may begin with, from one to another. What the groups see lies `apart` in each
+    cell. depth: steps of the filter. tile: pixels, where there are so many, and lanes of a vector. All
+    channels of some pixels follow one another, as what these see is in the cache.
     """
     (first, limit), (rows, lanes), each = pixels, tile, channels // groups
     count = rows if limit - first >= rows else 1
@@ -55,7 +63,8 @@ def boxes(
             behind = (group + 1) * each
             for channel in range(group * each, behind, VECTORS * lanes):
                 width = lanes if behind - channel <= lanes else VECTORS * lanes
-                yield Box(begin, end, limit, count, depth, group * apart, channel, behind, lane, width)
+                if among[0] <= lane < among[1]:
+                    yield Box(begin, end, limit, count, depth, group * apart, channel, behind, lane, width)
                 lane += width
 
 
@@ -74,7 +83,7 @@ def packed(filter: Array, groups: int, lanes: int, together: int = 1) -> Array:
     """
     channels, cells, depth = filter.shape
     steps, parts = -(-depth // together), []
-    for box in boxes((0, 1), channels, groups, depth, cells * depth, (1, lanes)):
+    for box in boxes((0, 1), ALL, channels, groups, depth, cells * depth, (1, lanes)):
         part = filter[box.channel : min(box.channel + box.width, box.behind)]
         padded: Array = np.zeros((-(-len(part) // lanes) * lanes, cells, steps * together), filter.dtype)
         padded[: len(part), :, :depth] = part

@@ -8,8 +8,11 @@ from typing import Any
 from gpunn.ops.compiled.vectors import Code
 from gpunn.types import Array
 
+COLUMNS = 16  # as many as the lanes of a vector of any CPU, or more
+
 
 def turn(
+    some: tuple[int, int],
     lanes: int,
     x: Array,
     places: Array,
@@ -18,15 +21,18 @@ def turn(
     steps: tuple[int, int],
     out: Array,
 ) -> None:
-    """Copy matrices from flat x to flat `out`, so that rows become columns.
+    """Copy some strips of matrices from flat x to flat `out`, so that rows become columns.
 
-    Matrix k begins at places[k], and its copy at targets[k]. sizes: of the rows of a matrix, and of its
-    columns, of which there are as many as lanes of a vector at least. steps: from one row to the next, of a
-    matrix and of a copy. The elements of each row lie side by side.
+    A strip has COLUMNS of a matrix, or those that are left. Matrix k begins at places[k], and its copy at
+    targets[k]. sizes: of the rows of a matrix, and of its columns, of which there are as many as lanes of a
+    vector at least. steps: from one row to the next, of a matrix and of a copy. The elements of each row lie
+    side by side.
     """
     (rows, columns), (along, across) = sizes, steps
-    for k in range(len(places)):
-        for left in range(0, columns, lanes):
+    strips = (columns + COLUMNS - 1) // COLUMNS
+    for strip in range(*some):
+        k, first = strip // strips, strip % strips * COLUMNS
+        for left in range(first, min(first + COLUMNS, columns), lanes):
             column = min(left, columns - lanes)
             place, target = places[k] + column, targets[k] + column * across
             if rows == 2 == across:

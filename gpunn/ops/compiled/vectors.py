@@ -36,12 +36,17 @@ def vector_sizes(features: str, sizes: Mapping[str, Sizes]) -> Sizes | None:
     return next((found for feature, found in sizes.items() if feature in known), None)
 
 
-def teach_numba(function: Callable[..., None], write: Write, lanes: int) -> None:
-    """Let numba compile a function to what `write` writes for its operands.
+def written(write: Write, lanes: int, word: bool = False) -> Any:
+    """Return a function for numba whose code is what `write` writes for its operands.
 
-    These are values of LLVM, what numba knows of arrays, and lists of values for tuples.
+    These are values of LLVM, what numba knows of arrays, and lists of values for tuples. word: it returns an
+    integer of 64 bits, else nothing.
     """
-    from numba import extending, types
+    from numba import extending
+    from numba import types as known_types
+
+    library: Any = extending  # parts of both have no annotations
+    types: Any = known_types
 
     def operand(context: Any, builder: Any, type: Any, value: Any) -> Any:
         if isinstance(type, types.Array):
@@ -50,21 +55,19 @@ def teach_numba(function: Callable[..., None], write: Write, lanes: int) -> None
             return value
         return [builder.extract_value(value, k) for k in range(len(type))]
 
-    def typed(typing: Any, operands: Any) -> Any:
-        def written(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+    def typed(typing: Any, *operands: Any) -> Any:
+        def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             packed = enumerate(signature.args[0])
             parts = [operand(context, builder, t, builder.extract_value(values[0], k)) for k, t in packed]
-            write(Code(builder, lanes), parts)
-            return context.get_dummy_value()
+            found = write(Code(builder, lanes), parts)
+            return found if word else context.get_dummy_value()
 
-        return types.void(operands), written
+        return (types.int64 if word else types.void)(types.StarArgTuple.from_types(operands)), code
 
-    library: Any = extending  # parts of it have no annotations
-    code = library.intrinsic(typed)
-    library.overload(function, strict=False)(lambda *operands: lambda *operands: code(operands))
+    return library.intrinsic(typed)
 
 
-Write = Callable[["Code", Sequence[Any]], None]
+Write = Callable[["Code", Sequence[Any]], Any]
 
 
 class Code:
@@ -200,7 +203,11 @@ class Code:
         number = self._ir.IntType(32)
         pointer = self.builder.bitcast(place, self._ir.IntType(8).as_pointer())
         how = (number(1), number(3)) if for_writing else (number(0), number(2))
-        self._call("prefetch.p0i8", self._ir.VoidType(), (pointer, *how, number(1)))
+        self.effect("prefetch.p0i8", pointer, *how, number(1))
+
+    def effect(self, name: str, *operands: Any) -> None:
+        """Write an instruction that has no result."""
+        self._call(name, self._ir.VoidType(), operands)
 
     def _call(self, name: str, kind: Any, operands: Sequence[Any]) -> Any:
         function_type = self._ir.FunctionType(kind, [operand.type for operand in operands])
@@ -272,7 +279,7 @@ class Code:
         kind = numbers.type
         pointer, align = self.builder.bitcast(place, kind.as_pointer()), self._ir.IntType(32)(1)
         operands = numbers, pointer, align, self.first_lanes(count)
-        self._call(f"masked.store.{_name(kind)}.p0{_name(kind)}", self._ir.VoidType(), operands)
+        self.effect(f"masked.store.{_name(kind)}.p0{_name(kind)}", *operands)
 
     def store(self, numbers: Any, place: Any) -> None:
         """Store a vector."""

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from gpunn.kernel import ceil_div
+from gpunn.ops.compiled.sharing import threads
 from gpunn.ops.kernels.window import Window
 from gpunn.ops.memory import empty, scratch
 from gpunn.types import Array, Shape
@@ -226,7 +227,7 @@ class PointSums:
         self.finished = finished
         self._depth = shape[0]
         self._terms = terms
-        self._most = pixels_at_once(max(shape))
+        self._most = pixels_at_once(max(shape)) * (threads() if finished else 1)
         self._multiply = multiply
 
     @classmethod

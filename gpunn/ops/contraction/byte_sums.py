@@ -9,14 +9,18 @@ multiplied with the sum of a pixel's bytes.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gpunn.kernel import ceil_div
-from gpunn.ops.compiled import Loop, OfBytes, integer_loops
-from gpunn.ops.compiled.tiles import in_lanes, packed
+from gpunn.ops.compiled import OfBytes, Shared, integer_loops
+from gpunn.ops.compiled.channel_products import PIXELS
+from gpunn.ops.compiled.sharing import Ends, divided, threads
+from gpunn.ops.compiled.tiles import ALL, VECTORS, in_lanes, packed
 from gpunn.ops.compiled.vectors import BYTES
 from gpunn.ops.contraction.blocks import Place, PointSums, Results, Terms, pixels_at_once, row_blocks
 from gpunn.ops.contraction.pieces import Margin, Piece, pieces_in
@@ -25,6 +29,8 @@ from gpunn.ops.kernels.window import Window
 from gpunn.ops.memory import aligned, scratch
 from gpunn.types import Array, Shape
 
+# Products that loops compute in one microsecond, or more
+A_MICROSECOND, CHANNELS_A_MICROSECOND = 2e5, 2e4
 LOW, HIGH = -128, 127  # of int8
 MOST = 2**31  # that sums must stay below
 _BYTE = np.dtype(np.uint8)
@@ -37,7 +43,7 @@ class ByteFilter(NamedTuple):
     that a loop reads of each cell. steps: of the filter in each cell, for tiles.
     """
 
-    loop: Loop
+    loop: Shared
     operands: tuple[Any, ...]
     terms: Terms
     channels: int
@@ -48,6 +54,7 @@ class ByteFilter(NamedTuple):
     def of_pixels(self, depth: int) -> PointSums:
         """Return the results for single pixels of so many bytes."""
         cells: Array = np.zeros((1, 2), np.int32)
+        divide = lru_cache(1 << 3)(self._divided)  # of blocks, of which one may be smaller
 
         def multiply(rows: Array, out: Array) -> None:
             bytes = rows.reshape(-1)
@@ -56,9 +63,24 @@ class ByteFilter(NamedTuple):
                 copy[: rows.size] = bytes
                 bytes = copy
             pixels = _side_by_side(len(rows), depth, self.channels)
-            self.loop(bytes, pixels, cells, *self.operands, out.view(_BYTE))
+            ends, parts = divide(len(rows))
+            self.loop(ends, bytes, pixels, cells, parts, *self.operands, out.view(_BYTE))
 
         return PointSums((depth, self.channels), self.terms, multiply, finished=True)
+
+    def _divided(self, pixels: int) -> tuple[Ends, Array]:
+        """Return parts of so many pixels for the threads in use, or of lanes where there are more weights."""
+        weights, first, _, (groups, depth, vector, rows, *_), _ = self.operands
+        microseconds = weights.size * pixels / A_MICROSECOND
+        if groups * depth * pixels < weights.size:
+            ends = divided(len(first), microseconds, VECTORS * vector)
+            parts = [(0, pixels, *lanes) for lanes in pairwise(ends.tolist())]
+        else:
+            ends = divided(pixels, microseconds, rows)
+            if len(ends) > 2 and pixels - ends[-2] < rows:  # less than a tile
+                ends = np.append(ends[:-2], pixels)
+            parts = [(*some, *ALL) for some in pairwise(ends.tolist())]
+        return np.arange(len(ends)), np.array(parts, np.int64)
 
     def pieces(self, window: Window, shape: Shape, rows_of_cells: bool) -> list[Piece]:
         """Return the results over the windows of x [N, H, W, C].
@@ -66,7 +88,7 @@ class ByteFilter(NamedTuple):
         rows_of_cells: the loop reads all cells in a row of a window as one.
         """
         cost = max(shape[3] * math.prod(window.stride), self.channels // self.together)
-        blocks = list(row_blocks(window, shape, pixels_at_once(cost)))
+        blocks = list(row_blocks(window, shape, pixels_at_once(cost) * threads()))
         layout = Margin.of(window, shape, self.terms, blocks)
         images, rows, columns, depth = layout.shape
         behind = ceil_div(self.read, max(1, columns * depth))  # rows for what is read after the last cell
@@ -74,11 +96,17 @@ class ByteFilter(NamedTuple):
 
         def bind(padded: Array, window: Window) -> Place:
             bytes, seen = seen_by(window, padded, self.read, rows_of_cells, self.together)
-            places = seen.of_tiles(self.steps, self.channels) if self.steps else seen
+            count = len(seen.pixels)
+            if self.steps:
+                ends, parts = self._divided(count)
+                places: Sequence[Array] = *seen.of_tiles(self.steps, self.channels), parts
+            else:
+                weights = self.operands[0].size
+                ends, places = divided(count, count * weights / CHANNELS_A_MICROSECOND, PIXELS[0]), seen
 
             def write(out: Array) -> None:
                 results = out.reshape(-1, self.channels).view(_BYTE)
-                self.loop(bytes, *places, *self.operands, results)
+                self.loop(ends, bytes, *places, *self.operands, results)
 
             return write
 

@@ -197,7 +197,7 @@ def _sums(call: Call, filter: Array, terms: Terms) -> Sums:
 def _bind_conv2d(call: Call, filter: Array, bias: Array | None = None) -> Callable[[Array], Array]:
     window = _window(call)
     pieces = partial(pieces_of, window, call.x.shape, constants_only(call))
-    return bound(call, pieces, filter, bias, partial(product_pieces, call, window), threads=True)
+    return bound(call, pieces, filter, bias, partial(product_pieces, call, window))
 
 
 def _integer_conv2d(call: Call) -> MakeProduct:

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from gpunn.ops.compiled import Loop, depthwise_loop
+from gpunn.ops.compiled import Shared, depthwise_loop
 from gpunn.ops.contraction import overlapping
 from gpunn.ops.contraction.blocks import (
     Binding,
@@ -192,7 +192,7 @@ def pieces_by_channel(window: Window, shape: Shape, filter: Array, terms: Terms)
     return window_pieces(window, shape, terms, pixels, _repeating(channels, binding))
 
 
-def _by_channel(window: Window, filter: Array, loop: Loop | None) -> Binding:
+def _by_channel(window: Window, filter: Array, loop: Shared | None) -> Binding:
     """Return the sums of a filter [1, KH, KW, C] from images of as many channels."""
     if loop is not None:
         channels = filter.shape[3]

@@ -27,6 +27,7 @@ from gpunn.ops.accuracy import Accuracy, filter_terms
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, expect_bool
 from gpunn.ops.compiled import real_loops
+from gpunn.ops.compiled.sharing import rows_divided
 from gpunn.ops.contraction import gradients
 from gpunn.ops.contraction.blocks import PointSums, Sums, Terms, early_product
 from gpunn.ops.contraction.broadcast_tile import shared_product, with_shared_rows
@@ -208,7 +209,8 @@ def _finish(
     if loops is None or ends is None or bias is None or dtype != np.float32:
         return finisher(bias, activation, dtype, shape[1], shape[0])
     compiled = loops.finish
-    return lambda result: compiled(result, bias, *ends)
+    parts = rows_divided(shape[0], math.prod(shape))
+    return lambda result: compiled(parts, result, bias, *ends)
 
 
 @op(

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from gpunn.ops.call import Call
-from gpunn.ops.compiled import PRODUCT_THREADS, RealLoops, real_loops
+from gpunn.ops.compiled import RealLoops, real_loops
+from gpunn.ops.compiled.sharing import rows_divided
 from gpunn.ops.contraction.blocks import Sums, Terms
 from gpunn.ops.contraction.pieces import MOST_WEIGHTS, ROW, Piece, Write, bias_adder
-from gpunn.ops.contraction.threads_or_loop import threads_pay
 from gpunn.ops.elementwise.activation import activating
 from gpunn.ops.fixed_point.affine import CLAMPS
 from gpunn.ops.memory import LEAST_BYTES, empty
@@ -99,14 +99,13 @@ def bound(
     filter: Array,
     bias: Array | None,
     whole: Whole | None = None,
-    threads: bool = False,
 ) -> Callable[[Array], Array]:
     """Return a function of x for many runs of a call; `pieces` makes those of a filter.
 
     The function applies the activation of the call, too. whole: makes pieces of a compiled loop, which adds
-    the bias and clamps the results. threads: those that `pieces` makes may use several threads.
+    the bias and clamps the results.
     """
-    shape, dtype, write = call.y.shape, filter.dtype, _bound(call, pieces, filter, bias, whole, threads)
+    shape, dtype, write = call.y.shape, filter.dtype, _bound(call, pieces, filter, bias, whole)
     room = np.empty if math.prod(shape) * dtype.itemsize < LEAST_BYTES else empty  # begins sooner
 
     def compute(x: Array) -> Array:
@@ -123,7 +122,6 @@ def _bound(
     filter: Array,
     bias: Array | None,
     whole: Whole | None,
-    threads: bool,
 ) -> Write:
     activation, shape = call.attrs.get("activation"), call.y.shape
     ends, loops = clamp_ends(activation), real_loops() if filter.dtype == np.float32 else None
@@ -133,20 +131,16 @@ def _bound(
     numbers = np.zeros(shape[-1], np.float32) if bias is None else np.ascontiguousarray(bias)
     within = InLoop(hard=1) if activation == "hard_swish" else None if ends is None else InLoop(ends)
     made = None if whole is None else whole(loops, filter, numbers, within or PLAIN)
-    loop = None
     if made is not None:
         left = activation if within is None else None
-        loop = _writing(made, shape, partial(finisher, None, left, filter.dtype, shape[-1]))
-        if not threads or PRODUCT_THREADS.get() == 1:
-            return loop
-    finish, clamp = loops.finish, ends or UNBOUNDED
-    clamped = plain if ends is None else lambda _: lambda part: finish(part, numbers, *clamp)
-    of_threads = _writing(pieces(filter), shape, clamped)
-    if loop is None:
-        return of_threads
-    attrs = (str(call.attrs[name]) for name in sorted(call.attrs))
-    key = call.x.shape, filter.shape, *attrs, PRODUCT_THREADS.get()
-    return of_threads if threads_pay(key, of_threads, loop, call.x.shape, shape) else loop
+        return _writing(made, shape, partial(finisher, None, left, filter.dtype, shape[-1]))
+    return _writing(pieces(filter), shape, plain if ends is None else partial(_in_loop, loops, numbers, ends))
+
+
+def _in_loop(loops: RealLoops, bias: Array, ends: Ends, pixels: int) -> Callable[[Array], None]:
+    """Return what adds a bias to sums of so many pixels in a loop, and clamps them."""
+    parts = rows_divided(pixels, pixels * len(bias))
+    return lambda part: loops.finish(parts, part, bias, *ends)
 
 
 def finisher(

@@ -14,7 +14,8 @@ import numpy as np
 from gpunn.kernel import ceil_div, fits_i32
 from gpunn.ops.call import Call
 from gpunn.ops.compiled import OfReals, RealLoops, real_loops
-from gpunn.ops.compiled.tiles import in_lanes, packed
+from gpunn.ops.compiled.sharing import Ends, divided, threads
+from gpunn.ops.compiled.tiles import VECTORS, in_lanes, packed
 from gpunn.ops.contraction.blocks import Place, RowBlock, Terms, pixels_at_once, row_blocks
 from gpunn.ops.contraction.pieces import Piece, point_pieces, window_pieces
 from gpunn.ops.contraction.prepared import InLoop, bound, constants_only
@@ -25,6 +26,7 @@ from gpunn.types import Array, Shape
 
 MOST_WEIGHTS = 1 << 22  # of a filter: the loop has another copy, in the order of its tiles
 MOST_READ_ANEW = 1 << 20  # weights, for pixels that see less of x than others
+A_MICROSECOND = 4e4  # products that the loop computes in one, or more
 MOST_PARTS = 1 << 6  # of pixels that see the same cells
 # Of a tile of one pixel, relative to a pixel of others; and of a copied number, to a step of 32 channels
 SINGLE, COPIED, CHANNELS = 4, 0.4, 32
@@ -74,8 +76,10 @@ class ProductLoop:
         images, rows = range(begin, begin + count), range(row, row + high)
         sight = sight_of(window, shape, images, rows, self._shape, self._row_is_cell)
 
+        ends, *seen = self._divided(sight)
+
         def write(x: Array, out: Array) -> None:
-            self._loop(x.reshape(-1), *sight, *self._operands, out)
+            self._loop(ends, x.reshape(-1), *seen, *self._operands, out)
 
         return Piece(block.first, block.last, write)
 
@@ -86,11 +90,26 @@ class ProductLoop:
         numbers, places = seen_by(window, padded, self._groups * length, self._row_is_cell)
         pixels, cells = places.of_tiles(length, channels)
         sight = Sight(pixels, cells, np.array([(0, len(pixels), 0, len(cells), length)]))
+        ends, *seen = self._divided(sight)
 
         def write(out: Array) -> None:
-            self._loop(numbers, *sight, *self._operands, out.reshape(-1, channels))
+            self._loop(ends, numbers, *seen, *self._operands, out.reshape(-1, channels))
 
         return write
+
+    def _divided(self, sight: Sight) -> tuple[Ends, Array, Array, Array]:
+        """Return the parts of the loop for the threads in use, and its operands that say what is seen.
+
+        Threads have pixels of their own, or lanes where there are more weights than numbers of pixels.
+        """
+        weights, numbers, (*_, vector, rows), *_ = self._operands
+        pixels, lanes = len(sight.pixels), len(numbers)
+        microseconds = weights.size * pixels / A_MICROSECOND
+        if self._groups * self._shape[3] * pixels < weights.size:
+            ends, parts = sight.by_lanes(divided(lanes, microseconds, VECTORS * vector))
+        else:
+            ends, parts = sight.by_pixels(divided(pixels, microseconds, rows), rows)
+        return ends, sight.pixels, sight.cells, parts
 
 
 def product_pieces(
@@ -107,7 +126,7 @@ def product_pieces(
     groups = depth // filter.shape[3]
     product = ProductLoop(loop, filter, bias, groups, activation, groups == 1 == window.dilation[1])
     at_once = pixels_at_once(max(depth * math.prod(window.stride), len(filter)))
-    return product.pieces(window, call.x.shape, at_once)
+    return product.pieces(window, call.x.shape, at_once * threads())
 
 
 def bound_rows(call: Call, filter: Array, bias: Array | None) -> Callable[[Array], Array] | None:
@@ -123,7 +142,7 @@ def bound_rows(call: Call, filter: Array, bias: Array | None) -> Callable[[Array
         return product.pieces(window, (1, rows, 1, depth), pixels_at_once(max(depth, channels)))
 
     pieces = partial(point_pieces, pixels=rows, seen=None, constant=True)
-    return bound(call, pieces, filter, bias, in_tiles, threads=True)
+    return bound(call, pieces, filter, bias, in_tiles)
 
 
 def _loop_for(call: Call, loops: RealLoops, filter: Array, pixels: int) -> OfReals | None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from gpunn.ops.call import Call
 from gpunn.ops.compiled import IntegerLoops, integer_loops
+from gpunn.ops.compiled.sharing import rows_divided
 from gpunn.ops.contraction.blocks import Results
 from gpunn.ops.contraction.conversion import Conversion, InBlocks, IntegerSteps, Line, RealSteps
 from gpunn.ops.contraction.product_rescaling import Rescaling
@@ -84,7 +85,7 @@ class LoopSteps(NamedTuple):
 
     def write(self, sums: Array, result: Array) -> None:
         """Write the results [pixels, C] of sums of products."""
-        self.loop(sums, *self.steps, result)
+        self.loop(rows_divided(len(sums), sums.size), sums, *self.steps, result)
 
 
 class ProvenLoop(NamedTuple):

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from gpunn.ops.compiled.sharing import Ends
+from gpunn.ops.compiled.tiles import ALL
 from gpunn.ops.kernels.strides import places_along
 from gpunn.ops.kernels.window import Window
 from gpunn.ops.kernels.window_parts import cells_seen
 from gpunn.types import Array, Shape
+
+PART = 7  # numbers of a part of a loop of reals: those of a part of a Sight, and two lanes
 
 
 class Places(NamedTuple):
@@ -42,6 +47,32 @@ class Sight(NamedTuple):
     pixels: Array
     cells: Array
     parts: Array
+
+    def by_lanes(self, lanes: Ends) -> tuple[Ends, Array]:
+        """Return parts of a loop that have some lanes each, and all that pixels see."""
+        count = len(self.parts)
+        parts = [(*part, *of) for of in pairwise(lanes.tolist()) for part in self.parts.tolist()]
+        return np.arange(len(lanes)) * count, np.array(parts, np.int64)
+
+    def by_pixels(self, pixels: Ends, rows: int) -> tuple[Ends, Array]:
+        """Return parts of a loop that have about some pixels each, in tiles of so many rows."""
+        parts: list[tuple[int, ...]] = []
+        ends = [0]
+        for begin, end in pairwise(pixels.tolist()):
+            for first, last, *seen in self.parts.tolist():
+                cut = [first + _cut(place - first, last - first, rows) for place in (begin, end)]
+                if cut[0] < cut[1]:
+                    parts.append((*cut, *seen, *ALL))
+            ends.append(len(parts))
+        return np.array(ends), np.array(parts, np.int64).reshape(-1, PART)
+
+
+def _cut(place: int, count: int, rows: int) -> int:
+    """Return where to cut pixels near a place, so that both parts have none, or whole tiles."""
+    if place >= count:
+        return count
+    near = max(0, place) // rows * rows
+    return near if count - near >= rows or near == 0 else count
 
 
 def sight_of(window: Window, x: Shape, images: range, rows: range, filter: Shape, in_rows: bool) -> Sight:

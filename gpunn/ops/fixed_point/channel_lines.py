@@ -16,6 +16,7 @@ import numpy as np
 
 from gpunn.ops.call import Call
 from gpunn.ops.compiled import IntegerLoops, equal_rows
+from gpunn.ops.compiled.sharing import rows_divided
 from gpunn.ops.fixed_point.affine import LIMITS, activation_bounds
 from gpunn.ops.memory import scratch
 from gpunn.types import Array, Shape
@@ -73,9 +74,10 @@ class ChannelLines(NamedTuple):
         shape = pixels // together, together * width
         rows = scratch("lines", (len(self.rows), together, width), np.dtype(np.float32))
         sources, targets = (v.view(np.uint8).reshape(parts, *shape) for v in (x, result))
+        ends = rows_divided(shape[0], math.prod(shape))
         for own, source, target in zip(values.reshape(parts, width), sources, targets, strict=True):
             rows[...] = self.rows.take(own, axis=1)[:, None]
-            loops.lines(source, rows.reshape(len(rows), -1), self.bounds, self.offset, target)
+            loops.lines(ends, source, rows.reshape(len(rows), -1), self.bounds, self.offset, target)
         return True
 
 

@@ -19,8 +19,9 @@ import numpy as np
 
 from gpunn.ops.call import Call
 from gpunn.ops.compiled import IntegerLoops
+from gpunn.ops.compiled.sharing import rows_divided
 from gpunn.ops.fixed_point.affine import LIMITS, activation_bounds, scale_of
-from gpunn.ops.memory import scratch
+from gpunn.ops.memory import ALIGNMENT, scratch
 from gpunn.types import Array
 
 FACTOR_STEPS = (0, 1, -1, 2, -2, 3, -3)  # in units of the last digit
@@ -69,7 +70,8 @@ class PairSums(NamedTuple):
             return
         first, second, stored = (v.reshape(-1) for v in (a, b, result))
         if loops is not None:
-            loops.pair_sums(first, second, self.numbers, self.bounds, self.offset, stored)
+            parts = rows_divided(stored.size, stored.size, ALIGNMENT)
+            loops.pair_sums(parts, first, second, self.numbers, self.bounds, self.offset, stored)
             return
         unsigned = stored.view(BYTE)
         for start in range(0, len(stored), BLOCK):

@@ -16,6 +16,8 @@ import numpy as np
 from gpunn.kernel import Function, Kernel, Read, Write, ceil_div, flat_threads
 from gpunn.ops.call import Call
 from gpunn.ops.compiled import integer_loops
+from gpunn.ops.compiled.rows import ENTRIES
+from gpunn.ops.compiled.sharing import rows_divided
 from gpunn.ops.fixed_point.affine import (
     LIMITS,
     clamp_bounds,
@@ -156,7 +158,8 @@ def read_table(x: Array, table: Array) -> Array:
         return table.take(x.view(f"u{x.itemsize}"))
     result = empty(x.shape, table.dtype)
     source, target = (v.reshape(-1).view(np.uint8) for v in (np.asarray(x, order="C"), result))
-    loops.look_up(source, table.view(np.uint8), target)
+    parts = rows_divided(x.size, x.size, ENTRIES)
+    loops.look_up(parts, source, table.view(np.uint8), target)
     return result
 
 

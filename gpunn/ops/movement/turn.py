@@ -14,7 +14,9 @@ from functools import lru_cache
 import numpy as np
 
 from gpunn.kernel import ceil_div
-from gpunn.ops.compiled import Loop, integer_loops, real_loops
+from gpunn.ops.compiled import Shared, integer_loops, real_loops
+from gpunn.ops.compiled.sharing import rows_divided
+from gpunn.ops.compiled.turn import COLUMNS
 from gpunn.ops.kernels.strides import dense, merge, places_along
 from gpunn.ops.kernels.window import strided
 from gpunn.ops.memory import LEAST_BYTES, empty
@@ -26,7 +28,6 @@ NEAR = 3 << 16  # bytes of lines that are fetched between two elements side by s
 STRIP = 64  # elements
 LEAST = 1 << 10  # elements of a copy, which is worth a call of numpy's
 KINDS = {4: np.uint32, 1: np.uint8}  # of elements that loops turn, by their bytes
-COLUMNS = 16  # elements side by side, as many as a vector of any CPU has, or more
 
 
 def turned(x: Array, view: Array) -> Array:
@@ -35,7 +36,9 @@ def turned(x: Array, view: Array) -> Array:
     matrices = None if loop is None else matrices_of(view.shape, view.strides, view.itemsize)
     if loop is not None and matrices is not None:
         copy, kind = empty(view.shape, view.dtype), KINDS[view.itemsize]
-        loop(x.reshape(-1).view(kind), *matrices, copy.reshape(-1).view(kind))
+        places, *_, (_, columns), _ = matrices
+        parts = rows_divided(len(places) * ceil_div(columns, COLUMNS), view.size)
+        loop(parts, x.reshape(-1).view(kind), *matrices, copy.reshape(-1).view(kind))
         return copy
     found = strips(view)
     if found is None:
@@ -51,7 +54,7 @@ def turned(x: Array, view: Array) -> Array:
     return result
 
 
-def _loop_for(nbytes: int) -> Loop | None:
+def _loop_for(nbytes: int) -> Shared | None:
     """Return the loop for elements of so many bytes that a run shall use; None for numpy."""
     loops = real_loops() if nbytes == 4 else integer_loops() if nbytes == 1 else None
     return None if loops is None else loops.turn

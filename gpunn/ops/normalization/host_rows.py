@@ -17,6 +17,7 @@ import numpy as np
 from gpunn.kernel import ceil_div
 from gpunn.ops.call import Call
 from gpunn.ops.compiled import real_loops
+from gpunn.ops.compiled.sharing import rows_divided
 from gpunn.ops.memory import BLOCK, empty
 from gpunn.ops.normalization.moments import Groups
 from gpunn.types import Array, DType
@@ -55,7 +56,9 @@ def prepare_softmax(call: Call) -> Callable[[Array], Array]:
         loops = real_loops() if loop else None
         if loops is not None:
             result = empty(shape, dtype)
-            loops.softmax(x.reshape(-1, shape[-1]), beta[()], result.reshape(-1, shape[-1]))
+            rows = x.reshape(-1, shape[-1])
+            parts = rows_divided(len(rows), x.size)
+            loops.softmax(parts, rows, beta[()], result.reshape(rows.shape))
             return result
         if not in_rows or few:
             return _relative(x, empty(shape, dtype), axis, beta)
@@ -188,7 +191,8 @@ def _by_loop(
     rows, result = x.reshape(-1, length), empty(x.shape, x.dtype)
     spreads = empty((len(rows),), x.dtype)
     numbers = int(centred), np.float32(share), np.float32(epsilon)
-    loops.row_norms(rows, *numbers, spreads, result.reshape(rows.shape))
+    parts = rows_divided(len(rows), x.size)
+    loops.row_norms(parts, rows, *numbers, spreads, result.reshape(rows.shape))
     return result, spreads
 
 

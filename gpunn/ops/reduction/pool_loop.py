@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 from gpunn.ops.call import Call
 from gpunn.ops.compiled import integer_loops, real_loops
 from gpunn.ops.compiled.pools import MAXIMA, MEANS, SIGNED, UNSIGNED
+from gpunn.ops.compiled.sharing import Ends, divided
 from gpunn.ops.fixed_point.affine import LIMITS
 from gpunn.ops.kernels.window import Window
 from gpunn.ops.kernels.window_parts import side_by_side, window_parts
@@ -18,6 +20,7 @@ from gpunn.ops.memory import empty
 from gpunn.types import Array, DType
 
 KINDS = {"max_pool2d": MAXIMA, "average_pool2d": MEANS}
+A_MICROSECOND = 1e4  # numbers of windows that a loop sees in one, or more
 OF_BYTES = {DType.INT8: SIGNED, DType.UINT8: UNSIGNED}
 
 
@@ -33,7 +36,8 @@ def in_loop(call: Call, window: Window, otherwise: Callable[[Array], Array]) -> 
         if loops is None:
             return otherwise(x)
         result = empty(call.y.shape, np.float32)
-        loops.pools(x.reshape(-1), kind, *operands(), result.reshape(-1))
+        parts, where = operands()
+        loops.pools(parts, x.reshape(-1), kind, *where, result.reshape(-1))
         return result
 
     return pool
@@ -54,20 +58,23 @@ def maxima_in_loop(
             return otherwise(x)
         result = empty(call.y.shape, dtype)
         source, target = (array.reshape(-1).view(np.uint8) for array in (x, result))
-        loops.pools(source, kind, *operands(), target)
+        parts, where = operands()
+        loops.pools(parts, source, kind, *where, target)
         return np.clip(result, *bounds, out=result) if clamps else result
 
     return pool
 
 
-def _operands(call: Call, window: Window) -> Callable[[], tuple[Any, ...]]:
-    """Return what makes the operands of the loop that say where windows are; it does so once."""
+def _operands(call: Call, window: Window) -> Callable[[], tuple[Ends, tuple[Any, ...]]]:
+    """Return what makes parts of the loop, and operands that say where windows are; it does so once."""
     shape = call.x.shape
 
     @cache
-    def operands() -> tuple[Any, ...]:
+    def operands() -> tuple[Ends, tuple[Any, ...]]:
         parts = window_parts(window, shape, side_by_side(window, shape[3]))
-        steps, sizes = (parts.down, parts.beside, parts.apart), (shape[0], parts.image, parts.across)
-        return parts.rows, parts.columns, steps, sizes
+        steps, sizes = (parts.down, parts.beside, parts.apart), (parts.image, parts.across)
+        rows = shape[0] * len(parts.rows)
+        ends = divided(rows, rows * parts.across * math.prod(window.size) / A_MICROSECOND)
+        return ends, (parts.rows, parts.columns, steps, sizes)
 
     return operands

@@ -23,33 +23,36 @@ from gpunn.ops.compiled import (
     steps,
     turn,
 )
+from gpunn.ops.compiled.sharing import one_by_one
 from gpunn.ops.compiled.vectors import Sizes
 from gpunn.types import Array, float32
 
-OF_TILES = compiled.OfReals(real_products.real_products, Sizes(2, 3))
-OF_BYTES = compiled.OfBytes(dot_products.dot_products, channel_products.channel_products, Sizes(2, 3))
+OF_TILES = compiled.OfReals(one_by_one(real_products.real_products), Sizes(2, 3))
+OF_BYTES = compiled.OfBytes(
+    one_by_one(dot_products.dot_products), one_by_one(channel_products.channel_products), Sizes(2, 3)
+)
 REALS = compiled.RealLoops(
-    loops.finish,
-    loops.scaled,
-    loops.added,
-    partial(gates.gated, 2),
-    softmax.softmax,
-    row_norms.row_norms,
-    depthwise.depthwise,
-    pools.pools,
-    partial(turn.turn, 2),
+    one_by_one(loops.finish),
+    one_by_one(loops.scaled),
+    one_by_one(loops.added),
+    one_by_one(gates.gated, 2),
+    one_by_one(softmax.softmax),
+    one_by_one(row_norms.row_norms),
+    one_by_one(depthwise.depthwise),
+    one_by_one(pools.pools),
+    one_by_one(turn.turn, 2),
     OF_TILES,
 )
 INTEGERS = compiled.IntegerLoops(
-    loops.requantize,
-    loops.floors,
+    one_by_one(loops.requantize),
+    one_by_one(loops.floors),
     loops.sums,
-    pools.pools,
-    loops.pair_sums,
-    partial(rows.lines, 2),
-    rows.look_up,
-    depthwise.depthwise,
-    partial(turn.turn, 2),
+    one_by_one(pools.pools),
+    one_by_one(loops.pair_sums),
+    one_by_one(rows.lines, 2),
+    one_by_one(rows.look_up),
+    one_by_one(depthwise.depthwise),
+    one_by_one(turn.turn, 2),
     OF_BYTES,
 )
 STEPS = compiled.StepLoops(

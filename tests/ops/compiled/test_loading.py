@@ -14,14 +14,13 @@ from typing import Any
 import pytest
 
 from gpunn import Model
-from gpunn.backends.blas import LEAST_FLOPS, library
 from gpunn.limits import Limits
 from gpunn.ops import compiled
-from gpunn.ops.compiled import dot_products, making, real_products
+from gpunn.ops.compiled import making
 from gpunn.ops.compiled.vectors import Sizes
 from gpunn.types import Array, DType, TensorType, float32
 from tests.ops.compiled import test_loops, test_real_products
-from tests.ops.compiled.plain import REALS
+from tests.ops.compiled.plain import OF_TILES, REALS
 from tests.ops.harness import random
 from tests.ops.quantized import quantized
 
@@ -49,9 +48,9 @@ def test_only_sustained_speed_asks_for_them(
 ) -> None:
     asked: list[Array] = []
 
-    def products(x: Array, *operands: Any) -> None:
+    def products(ends: Array, x: Array, *operands: Any) -> None:
         asked.append(x)
-        real_products.real_products(x, *operands)
+        OF_TILES.products(ends, x, *operands)
 
     plain = compiled.Loops(REALS._replace(of_tiles=compiled.OfReals(products, Sizes(2, 3))), None)
     monkeypatch.setattr("gpunn.compilation.assembly.load_loops", lambda *_: plain)
@@ -87,7 +86,7 @@ def test_a_numba_that_refuses_the_loops_is_told_of_once(monkeypatch: pytest.Monk
     def refuse(*_: object) -> None:
         raise AttributeError("no such type")
 
-    monkeypatch.setattr("gpunn.ops.compiled.making.teach_numba", refuse)
+    monkeypatch.setattr("gpunn.ops.compiled.making.written", refuse)
     with pytest.warns(RuntimeWarning, match="numba cannot compile loops"):
         assert compiled.load() is None
     assert compiled.load() is None
@@ -156,30 +155,11 @@ def test_shorter_vectors_have_the_same_bits(tmp_path: Path) -> None:
 def test_the_name_of_machine_code_tells_of_all_its_sources(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    function = dot_products.dot_products
-    before = making.named(function)
-    assert before.__qualname__ == making.named(function).__qualname__ != function.__qualname__
+    def name() -> str:
+        return making.named(lambda: None, "loop").__qualname__
+
+    before = name()
+    assert before == name() != "loop"
     (tmp_path / "vectors.py").write_text("# another one")
     monkeypatch.setattr(making, "FOLDER", tmp_path)
-    assert making.named(function).__qualname__ != before.__qualname__
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("pays", [False, True])
-def test_products_that_threads_compute_sooner_stay_with_numpy(
-    threads: int, pays: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if library() is None:
-        pytest.skip("numpy's BLAS library takes no number of threads")
-    asked: list[Array] = []
-    own = compiled.OfReals(lambda x, *_: asked.append(x), Sizes(2, 3))
-    plain = compiled.Loops(REALS._replace(of_tiles=own), None)
-    monkeypatch.setattr("gpunn.compilation.assembly.load_loops", lambda *_: plain)
-    monkeypatch.setattr("gpunn.ops.contraction.prepared.threads_pay", lambda *_: pays)
-    model = Model("layers")
-    pixels = LEAST_FLOPS // (2 * 64 * 64)
-    x = model.input("x", float32(1, 1, pixels, 64))
-    large = model.add("conv2d", [x, model.constant("large", random(1, 64, 1, 1, 64))])
-    model.output(*model.add("conv2d", [*large, model.constant("small", random(2, 8, 1, 1, 64))]))
-    model.compile("cpu", "sustained-speed", threads=threads)(random(0, 1, 1, pixels, 64))
-    assert len(asked) == (1 if threads == 2 and pays else 2)
+    assert name() != before

@@ -120,7 +120,7 @@ def test_bytes_are_read_where_they_lie(case: Case) -> None:
     asked: list[Array] = []
 
     def counted(loop: Any) -> Any:
-        return lambda x, *operands: (asked.append(x), loop(x, *operands))
+        return lambda ends, x, *operands: (asked.append(x), loop(ends, x, *operands))
 
     assert INTEGERS.of_bytes is not None
     dots, channels, sizes = INTEGERS.of_bytes

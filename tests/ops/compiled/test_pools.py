@@ -94,9 +94,9 @@ def test_maxima_of_stored_integers(
 def test_only_maxima_of_8_bits_have_a_loop(op: str, dtype: DType, asks: bool) -> None:
     asked: list[Array] = []
 
-    def counted(x: Array, *operands: Any) -> None:
+    def counted(ends: Array, x: Array, *operands: Any) -> None:
         asked.append(x)
-        INTEGERS.pools(x, *operands)
+        INTEGERS.pools(ends, x, *operands)
 
     shape, attrs = CASES[0]
     with compiled.in_use(compiled.Loops(None, INTEGERS._replace(pools=counted))):
@@ -107,9 +107,9 @@ def test_only_maxima_of_8_bits_have_a_loop(op: str, dtype: DType, asks: bool) ->
 def test_only_float32_has_the_loop() -> None:
     asked: list[Array] = []
 
-    def counted(x: Array, *operands: Any) -> None:
+    def counted(ends: Array, x: Array, *operands: Any) -> None:
         asked.append(x)
-        REALS.pools(x, *operands)
+        REALS.pools(ends, x, *operands)
 
     own = compiled.Loops(REALS._replace(pools=counted), None)
     shape, attrs = CASES[0]

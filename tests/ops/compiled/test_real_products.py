@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 from gpunn.ops import OPS, compiled
-from gpunn.ops.compiled import PRODUCT_THREADS, real_products
 from gpunn.ops.compiled.vectors import Sizes
 from gpunn.ops.contraction import product_loop
 from gpunn.ops.contraction.prepared import PLAIN
 from gpunn.ops.kernels.window import Window, resolve
 from gpunn.types import Array
-from tests.ops.compiled.plain import OF_CHANNELS, REALS, Case, real_layer
+from tests.ops.compiled.plain import OF_CHANNELS, OF_TILES, REALS, Case, real_layer
 from tests.ops.harness import random
 
 OF_REALS: list[Case] = [
@@ -52,27 +50,17 @@ NOT_OF_REALS: list[Case] = [
 ]
 
 
-@pytest.fixture
-def alone() -> Iterator[None]:
-    """Let numpy's products have one thread, as those of a loop."""
-    token = PRODUCT_THREADS.set(1)
-    yield
-    PRODUCT_THREADS.reset(token)
-
-
-@pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("case", [*OF_REALS, *OF_CHANNELS], ids=str)
 def test_sums_of_reals_have_an_error_of_one_rounding_for_each_term(case: Case, found: compiled.Loops) -> None:
     check_errors(case)
 
 
-@pytest.mark.usefixtures("alone", "machine_code")
+@pytest.mark.usefixtures("machine_code")
 @pytest.mark.parametrize("case", SEVERAL_BLOCKS, ids=str)
 def test_several_blocks(case: Case) -> None:
     check_errors(case)
 
 
-@pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("copies", [True, False])
 @pytest.mark.parametrize("case", [c for c in [*OF_REALS, *SPARSE] if "padding" in c[3]], ids=str)
 def test_padding_is_copied_or_left_out(
@@ -123,7 +111,6 @@ def check_errors(case: Case) -> None:
     assert np.all(np.abs(got - expected) <= terms * 2.0**-24 * sizes + 2.0**-22 * np.abs(expected))
 
 
-@pytest.mark.usefixtures("alone")
 def test_sums_of_reals_have_the_same_bits_among_any_others(found: compiled.Loops) -> None:
     filter = (35, 3, 3, 4)
     x, w, b = random(3, 3, 9, 8, 4), random(1, *filter), random(2, 35)
@@ -136,7 +123,7 @@ def test_sums_of_reals_have_the_same_bits_among_any_others(found: compiled.Loops
     np.testing.assert_array_equal(few, whole[..., :3])
 
 
-@pytest.mark.usefixtures("alone", "found")
+@pytest.mark.usefixtures("found")
 def test_sums_of_reals_have_the_same_bits_everywhere() -> None:
     # Halves and their products are exact, so is each sum but those with the first number, where one rounding
     # takes away what two would keep: (1 + 2^-12)^2 - 1 - 2^-11 = 2^-24.
@@ -164,7 +151,6 @@ def test_sums_of_channels_have_the_same_bits_everywhere(channels: int, pixels: i
         np.testing.assert_array_equal(got, np.full(got.shape, 2.0**-24, np.float32))
 
 
-@pytest.mark.usefixtures("alone")
 def test_what_is_infinite_or_undefined_reaches_only_the_sums_that_see_it(found: compiled.Loops) -> None:
     x, w, b = random(3, 1, 5, 5, 2), random(1, 3, 3, 3, 2), random(2, 3)
     x[0, 0, 0], x[0, 4, 4, 1], w[1, 0, 0, 0] = np.nan, np.inf, np.inf
@@ -176,14 +162,13 @@ def test_what_is_infinite_or_undefined_reaches_only_the_sums_that_see_it(found: 
         np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("case", [*OF_REALS, *NOT_OF_REALS], ids=str)
 def test_reals_are_multiplied_where_they_lie(case: Case) -> None:
     asked: list[Array] = []
 
-    def products(x: Array, *operands: Any) -> None:
+    def products(ends: Array, x: Array, *operands: Any) -> None:
         asked.append(x)
-        real_products.real_products(x, *operands)
+        OF_TILES.products(ends, x, *operands)
 
     own = REALS._replace(of_tiles=compiled.OfReals(products, Sizes(2, 3)))
     _, shape, filter, _ = case

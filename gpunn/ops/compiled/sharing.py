@@ -1,0 +1,96 @@
+"""The division of loops among the threads of a program: a loop has parts, and each thread takes some of them.
+
+No result depends on how a loop is divided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+
+from gpunn.ops.compiled.team_code import memory_of
+from gpunn.types import Array
+
+LEAST = 8.0  # microseconds of a part; a round of parts begins and ends in about one
+A_MICROSECOND = 1 << 11  # numbers that a loop over elements computes in one, or more
+MOST_PARTS = 4  # of each thread, so that others go on with what a disturbed one leaves
+
+Ends = Array  # [K + 1] of int64: where parts begin and end, among what a loop computes
+Loop = Callable[..., None]
+Shared = Callable[..., None]  # a loop that gets Ends before its operands
+
+
+class Team(Protocol):
+    """The threads of a program, of which one is the thread that runs it."""
+
+    @property
+    def threads(self) -> int:
+        """Return how many there are."""
+
+    def asked(self, parts: int) -> Array:
+        """Return the memory of the team, after waking the threads for so many parts."""
+
+
+TEAM: ContextVar[Team | None] = ContextVar("team", default=None)
+_ALONE = memory_of(1)
+
+
+def threads() -> int:
+    """Return how many threads share loops."""
+    team = TEAM.get()
+    return 1 if team is None else team.threads
+
+
+def divided(count: int, microseconds: float, step: int = 1) -> Ends:
+    """Divide so many things among the threads in use, into multiples of a step apart from the last part.
+
+    microseconds: what all take one thread, roughly. One part if that is little.
+    """
+    team, steps = TEAM.get(), -(-count // step)
+    most = min(steps, int(microseconds / LEAST))
+    if team is None or team.threads < 2 or most < 2:
+        return whole(count)
+    parts = min(most, team.threads * max(1, min(MOST_PARTS, most // team.threads)))
+    return np.minimum(steps * np.arange(parts + 1) // parts * step, count)
+
+
+def rows_divided(rows: int, numbers: int, step: int = 1) -> Ends:
+    """Divide rows, which have so many numbers together, among the threads in use, as divided()."""
+    return divided(rows, numbers / A_MICROSECOND, step)
+
+
+@lru_cache(1 << 10)
+def whole(count: int) -> Ends:
+    """Return the ends of one part of so many things."""
+    return np.array([0, count])
+
+
+class SharedLoop:
+    """A loop as machine code, whose parts the threads of a team take: Shared.
+
+    code: of team_code.share(). first: operands that are always the same.
+    """
+
+    def __init__(self, code: Loop, *first: Any) -> None:
+        self._code, self._first = code, first
+
+    def __call__(self, ends: Ends, *operands: Any) -> None:
+        """Compute all parts."""
+        team, parts = TEAM.get(), len(ends) - 1
+        words = _ALONE if parts < 2 or team is None else team.asked(parts)
+        self._code(words, ends, (*self._first, *operands))
+
+
+def one_by_one(loop: Loop, *first: Any) -> Shared:
+    """Return a plain loop of Python that computes one part after the other; first: as of SharedLoop."""
+
+    def compute(ends: Ends, *operands: Any) -> None:
+        for part in pairwise(ends.tolist()):
+            loop(part, *first, *operands)
+
+    return compute

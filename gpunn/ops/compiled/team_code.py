@@ -1,0 +1,263 @@
+"""The machine code by which the threads of a team take parts of a loop.
+
+They tell one another what to do by words of memory, int64. The thread that shares a loop opens a round: it
+writes the address of a part's code and that of the operands, and for each thread which parts are its own. A
+thread takes its own ones, and then those that others have not taken. The round is closed before its operands
+go: nobody takes parts any more, and nobody is inside.
+
+Threads that help stay in serve(), where they need no lock of Python's, and look for rounds for some time. So
+a round begins and ends within a microsecond.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpunn.ops.compiled.vectors import Code, Write
+from gpunn.ops.memory import aligned
+from gpunn.types import Array
+
+LINE = 8  # words of a cache line: what several threads write often lies in lines of its own
+OPEN, INSIDE, BUSY = 0, LINE, 2 * LINE  # the round that is open, or 0; threads that help in it; 1 or 0
+CODE, OPERANDS, ROUND, THREADS, USED, FLAGS, FAILED = range(3 * LINE, 3 * LINE + 7)
+SLEEPING = 4 * LINE  # how many threads do not look for rounds
+PLACES = 5 * LINE  # a line for each thread
+_ORDER, _WORD = "seq_cst", 8  # of what is read and written in one step: the order for all, and its bytes
+NEXT, END, ASLEEP = range(3)  # words of such a line: the next part and the one behind the last; 1 or 0
+
+
+def memory_of(threads: int) -> Array:
+    """Return the memory of a team."""
+    words = aligned(np.zeros(PLACES + threads * LINE, np.int64))
+    words[THREADS], words[SLEEPING] = threads, threads - 1
+    words[PLACES + LINE + ASLEEP :: LINE] = 1
+    return words
+
+
+def share(words: Array, ends: Array, operands: tuple[Any, ...]) -> None:
+    """Compute the parts of a loop. Raises MemoryError if there is none for one of them."""
+    code, place = part_of(ends, operands)
+    if compute(words, len(ends) - 1, code, place) != 0:
+        raise MemoryError("a loop got no memory")
+
+
+def compute(words: Array, parts: int, code: int, place: int) -> Any:
+    """Compute so many parts: alone if there is one, or if the team shares another loop; return as call()."""
+    failed = 0
+    if parts == 1 or exchanged(words, BUSY, 1) != 0:
+        for k in range(parts):
+            failed |= call(code, place, k)
+        return failed
+    used = min(words[THREADS], parts)
+    for thread in range(used):
+        line = PLACES + thread * LINE
+        words[line + NEXT] = parts * thread // used
+        words[line + END] = parts * (thread + 1) // used
+    words[CODE], words[OPERANDS], words[USED], words[FLAGS] = code, place, used, flags()
+    words[ROUND] += 1
+    stored(words, OPEN, words[ROUND])
+    take(words, 0)
+    stored(words, OPEN, 0)
+    while loaded(words, INSIDE) != 0:
+        rest()
+    failed, words[FAILED] = words[FAILED], 0
+    stored(words, BUSY, 0)
+    return failed
+
+
+def take(words: Array, place: int) -> None:
+    """Compute parts until all are taken: those of a thread first, so that its processor's cache serves it."""
+    used = words[USED]
+    for step in range(used):
+        line = PLACES + (place + step) % used * LINE
+        end = words[line + END]
+        k = added(words, line + NEXT, 1)
+        while k < end:
+            if call(words[CODE], words[OPERANDS], k) != 0:
+                words[FAILED] = 1
+            k = added(words, line + NEXT, 1)
+
+
+def serve(words: Array, place: int, looks: int) -> None:
+    """Help in rounds as the thread of a place, until so many looks have found none."""
+    known, left = 0, looks
+    stored(words, PLACES + place * LINE + ASLEEP, 0)
+    added(words, SLEEPING, -1)
+    while left > 0:
+        found = loaded(words, OPEN)
+        if found == 0 or found == known:
+            left -= 1
+            rest()
+            continue
+        added(words, INSIDE, 1)
+        if loaded(words, OPEN) == found:  # it stays as it is while this thread is inside
+            use_flags(words[FLAGS])
+            take(words, place)
+            known, left = found, looks
+        added(words, INSIDE, -1)
+    stored(words, PLACES + place * LINE + ASLEEP, 1)
+    added(words, SLEEPING, 1)
+
+
+def loaded(words: Array, place: int) -> Any:
+    """Return a word that other threads write."""
+    return words[place]
+
+
+def stored(words: Array, place: int, number: int) -> None:
+    """Write a word that other threads read, after all that was written before."""
+    words[place] = number
+
+
+def added(words: Array, place: int, number: int) -> Any:
+    """Add to a word in one step; return what it was."""
+    before = words[place]
+    words[place] += number
+    return before
+
+
+def exchanged(words: Array, place: int, number: int) -> Any:
+    """Write a word in one step; return what it was."""
+    before, words[place] = words[place], number
+    return before
+
+
+def rest() -> None:
+    """Let a processor wait for a moment."""
+
+
+def flags() -> Any:
+    """Return how this thread computes with subnormal numbers."""
+    return 0
+
+
+def use_flags(flags: int) -> None:
+    """Compute with subnormal numbers as another thread."""
+
+
+def part_of(ends: Array, operands: tuple[Any, ...]) -> tuple[Any, Any]:
+    """Return the address of the code of a part, and that of its operands: of the loop that is shared."""
+    raise TypeError("only machine code has addresses")
+
+
+def call(code: int, place: int, part: int) -> Any:
+    """Compute a part by the addresses of part_of(); return 0, or another number if memory ran out."""
+    raise TypeError("only machine code has addresses")
+
+
+def code_for(machine: str) -> dict[Callable[..., Any], tuple[Write, bool]]:
+    """Return what writes the code of functions of this module, and whether they return a word.
+
+    machine: as platform.machine() names it.
+    """
+    from llvmlite import ir
+
+    number, pointer = ir.IntType(32), ir.IntType(8).as_pointer()
+    x86 = machine.lower() in ("x86_64", "amd64")
+    resting = "x86.sse2.pause" if x86 else "aarch64.hint" if machine.lower() in ("arm64", "aarch64") else ""
+
+    def word(code: Code, operands: Sequence[Any]) -> Any:
+        return code.builder.gep(operands[0].data, [operands[1]])
+
+    def load(code: Code, operands: Sequence[Any]) -> Any:
+        return code.builder.load_atomic(word(code, operands), _ORDER, _WORD)
+
+    def store(code: Code, operands: Sequence[Any]) -> None:
+        code.builder.store_atomic(operands[2], word(code, operands), _ORDER, _WORD)
+
+    def in_one_step(name: str) -> Callable[[Code, Sequence[Any]], Any]:
+        return lambda code, operands: code.builder.atomic_rmw(name, word(code, operands), operands[2], _ORDER)
+
+    def pause(code: Code, _: Sequence[Any]) -> None:
+        if resting:
+            code.effect(resting, *([] if x86 else [number(1)]))
+
+    def read_flags(code: Code, _: Sequence[Any]) -> Any:
+        room = code.utils.alloca_once_value(code.builder, number(0))
+        if x86:
+            code.effect("x86.sse.stmxcsr", code.builder.bitcast(room, pointer))
+        return code.wide(code.builder.load(room))
+
+    def write_flags(code: Code, operands: Sequence[Any]) -> None:
+        if x86:
+            room = code.utils.alloca_once_value(code.builder, code.builder.trunc(operands[0], number))
+            code.effect("x86.sse.ldmxcsr", code.builder.bitcast(room, pointer))
+
+    def call_part(code: Code, operands: Sequence[Any]) -> Any:
+        address, place, part = operands
+        of, kind = code.builder, ir.FunctionType(number, [pointer, part.type])
+        compute = of.inttoptr(address, kind.as_pointer())
+        return code.wide(of.call(compute, [of.inttoptr(place, pointer), part]))
+
+    return {
+        loaded: (load, True),
+        stored: (store, False),
+        added: (in_one_step("add"), True),
+        exchanged: (in_one_step("xchg"), True),
+        rest: (pause, False),
+        flags: (read_flags, True),
+        use_flags: (write_flags, False),
+        call: (call_part, True),
+    }
+
+
+def part_code(loop: Callable[..., None]) -> Any:
+    """Return part_of() as machine code of a loop that gets a part, two numbers, before its operands."""
+    from llvmlite import ir
+    from numba import extending
+    from numba import types as known_types
+
+    library: Any = extending  # parts of both have no annotations
+    types: Any = known_types
+
+    def typed(typing: Any, ends: Any, operands: Any) -> Any:
+        signature = types.void(types.UniTuple(types.int64, 2), *operands.types)
+
+        def code(context: Any, builder: Any, _: Any, values: Any) -> Any:
+            compiled, word = _linked(context, loop, signature), ir.IntType(64)
+            utils = Code(builder, 1).utils
+            room = utils.alloca_once_value(builder, utils.pack_struct(builder, values))
+            kind = ir.FunctionType(ir.IntType(32), [ir.IntType(8).as_pointer(), word])
+            part = ir.Function(builder.module, kind, f"{builder.function.name}.part")
+            part.linkage = "internal"
+            of = ir.IRBuilder(part.append_basic_block())
+            place, number = part.args
+            kept = of.load(of.bitcast(place, room.type))
+            first = of.gep(context.make_array(ends)(context, of, of.extract_value(kept, 0)).data, [number])
+            both = utils.pack_array(of, [of.load(of.gep(first, [word(k)])) for k in range(2)])
+            own = utils.unpack_tuple(of, of.extract_value(kept, 1))
+            status, _ = context.call_internal_no_propagate(of, compiled.fndesc, signature, [both, *own])
+            of.ret(status.code)
+            return utils.pack_array(builder, [builder.ptrtoint(address, word) for address in (part, room)])
+
+        return types.UniTuple(types.int64, 2)(ends, operands), code
+
+    return library.intrinsic(typed)
+
+
+def _linked(context: Any, loop: Callable[..., None], signature: Any) -> Any:
+    """Compile a loop to be linked with the code that is being compiled; return what numba tells of it.
+
+    It is optimised there. numba would do so before, too, and make machine code of it that nobody calls, for
+    which all loops would take half as long again.
+    """
+    from numba.core import compiler as known_compiler
+
+    compiler: Any = known_compiler
+    library = context.codegen().create_library(loop.__name__)
+
+    def leave_as_it_is() -> None:
+        library._finalized = True
+
+    if hasattr(library, "_finalized") and hasattr(library, "_optimize_final_module"):
+        library._optimize_final_module, library._finalize_final_module = (lambda: None), leave_as_it_is
+    flags = compiler.Flags()
+    flags.nrt = flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
+    flags.error_model = "numpy"
+    operands = context.typing_context, context, library, loop, signature.args, signature.return_type
+    found = compiler.compile_internal(*operands, flags, {})
+    context.active_code_library.add_linking_library(library)
+    return found
