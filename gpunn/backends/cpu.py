@@ -207,8 +207,9 @@ def _is_real(operands: Iterable[Operand | None]) -> bool:
 class CpuProgram:
     """A program that runs a plan operation by operation in numpy, one run at a time.
 
-    At most `frames` submitted runs have not ended. Large products use so many threads; None: as numpy does.
-    loops: what operations may use instead of numpy.
+    At most `frames` submitted runs have not ended. So many threads share loops, or compute large products
+    where no loop does; None: as many as are free, and as numpy does. loops: what operations may use instead
+    of numpy.
     """
 
     def __init__(
@@ -223,7 +224,9 @@ class CpuProgram:
             last_uses(plan.model),
             joints(plan.model) if loops is not None and loops.reals is not None else None,
         )
-        self._products = HostProducts(_with_hosted(plan.model.operations), threads)
+        # Threads of numpy's library wait by turning in a loop, which would disturb those that share loops.
+        of_library = 1 if threads is not None and loops is not None and loops.multiply else threads
+        self._products = HostProducts(_with_hosted(plan.model.operations), of_library)
         self._steps = [(step, self._products.threads(step.operation)) for step in self._graph.steps]
         self._run_batches = _Runner(self._products, self._steps)
         self._initial = dict(plan.model.variables)

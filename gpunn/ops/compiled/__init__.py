@@ -57,6 +57,12 @@ class Loops(NamedTuple):
     integers: IntegerLoops | None
     steps: StepLoops | None = None
 
+    @property
+    def multiply(self) -> bool:
+        """Tell whether there are products of all kinds, for this CPU."""
+        reals = self.reals is None or self.reals.of_tiles is not None
+        return reals and (self.integers is None or self.integers.of_bytes is not None)
+
 
 def installed() -> bool:
     """Tell whether numba is."""

@@ -99,7 +99,7 @@ class ByteArithmetic:
     together, nbytes, in_order = BYTES, 1, True
 
     def __init__(self, code: Code, operands: Sequence[Any]) -> None:
-        *_, (*_, lane, _), out, first, added, line, self._ends = operands
+        *_, (*_, lane, _, _, _), out, first, added, line, self._ends = operands
         of = code.builder
         self.kind = code.vector
         self._code, self._stored = code, out.data.type.pointee

@@ -240,7 +240,7 @@ class Maker:
         """Return a function that calls what is known of others in their place."""
         code: Any = function
         known = {k: self._known.get(v, v) for k, v in code.__globals__.items() if isinstance(v, FunctionType)}
-        return FunctionType(code.__code__, {**code.__globals__, **known}, code.__name__)
+        return FunctionType(code.__code__, {**code.__globals__, **known}, code.__name__, code.__defaults__)
 
     @cached_property
     def of_bytes(self) -> OfBytes | None:
@@ -280,7 +280,7 @@ class Maker:
         self._teach(real_products.tiles_of_reals, of_box, sizes.lanes)
         single, places = self._given(self._single), self._given(self._types.int32, 2)
         operands = single, places, places, self._given(self._index, 2), single, single
-        shape = self._types.UniTuple(self._index, 5), self._pair(self._single), self._index
+        shape = self._types.UniTuple(self._index, 6), self._pair(self._single), self._index
         signature = *operands, *shape, self._result(self._single)
         return OfReals(self._shared(real_products.real_products, signature), sizes)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from gpunn.ops.compiled.gates import hard_swish, hard_swish_code
 from gpunn.ops.compiled.tiles import Box, Position, boxes
@@ -21,26 +22,29 @@ def real_products(
     parts: Array,
     w: Array,
     bias: Array,
-    shape: tuple[int, int, int, int, int],
+    shape: tuple[int, int, int, int, int, int],
     bounds: tuple[Any, Any],
     hard: int,
     out: Array,
 ) -> None:
     """Write results [P, O] of sums of products of float32 with filters, between bounds.
 
-    some: of parts, from one to another. x: flat. pixels, cells: as those of tile_places.Sight. parts [K, 7]:
-    a part of a Sight, and from which lane to which its boxes may begin. w: in the order of tiles.packed().
-    bias: for each lane of w. shape: groups, from what one sees of a cell to what the next does, steps of the
-    filter, lanes of a vector, pixels of a tile. A sum adds its products in the order of cells and numbers,
+    some: of parts, from one to another. x: flat. pixels, cells: as those of tile_places.Sight. parts [K, 10]:
+    a part of a Sight, from which lane to which its boxes may begin, and the first numbers of x, w and out
+    that count. w: filters in the order of tiles.packed(), or as tiles.boxes() says. bias: for each lane.
+    shape: groups, from what one sees of a cell to what the next does, steps of the filter, lanes of a vector,
+    pixels of a tile, and `row` of boxes(). A sum adds its products in the order of cells and numbers,
     each with one rounding, and then the bias: on every CPU and for any number of pixels. hard: 1 for
     hard_swish of the sums, else 0.
     """
-    groups, apart, depth, lanes, rows = shape
+    groups, apart, depth, lanes, rows, row = shape
+    results = out.reshape(-1)
     for k in range(*some):
         of_part, lanes_of = (parts[k, 0], parts[k, 1]), (parts[k, 5], parts[k, 6])
         seen, length = cells[parts[k, 2] : parts[k, 3]], parts[k, 4]
-        for box in boxes(of_part, lanes_of, out.shape[1], groups, apart, depth, (rows, lanes)):
-            tiles_of_reals(x, pixels, seen, w, length, box, out, bias, bounds, hard)
+        own, weights, to = x[parts[k, 7] :], w[parts[k, 8] :], results[parts[k, 9] :]
+        for box in boxes(of_part, lanes_of, out.shape[1], groups, apart, depth, (rows, lanes), row):
+            tiles_of_reals(own, pixels, seen, weights, length, box, to, bias, bounds, hard)
 
 
 def tiles_of_reals(
@@ -60,9 +64,8 @@ def tiles_of_reals(
     float64 has the products exactly, and rounds each sum before float32 does.
     """
     lanes = slice(box.lane, box.lane + box.width)
-    weights = w[box.lane * box.depth :][: box.depth * box.width].reshape(-1, box.width).astype(np.float64)
-    low, high = bounds
-    results = out.reshape(-1)
+    lines = as_strided(w[box.weights :], (box.depth, box.width), (box.along * w.itemsize, w.itemsize))
+    weights, (low, high) = lines.astype(np.float64), bounds
     for place, result in pixels[box.begin : box.end]:
         sums = np.zeros(box.width, np.float32)
         for cell, step in cells:
@@ -73,7 +76,7 @@ def tiles_of_reals(
         if hard:
             sums = hard_swish(sums)
         sums = np.where(sums < low, low, sums)
-        to = results[result + box.channel : result + min(box.channel + box.width, box.behind)]
+        to = out[result + box.channel : result + min(box.channel + box.width, box.behind)]
         to[:] = np.where(sums > high, high, sums)[: len(to)]
 
 
@@ -83,7 +86,7 @@ class RealArithmetic:
     together, nbytes, in_order = 1, 4, False
 
     def __init__(self, code: Code, operands: Sequence[Any]) -> None:
-        *_, (*_, lane, _), out, bias, self._bounds, self._hard = operands
+        *_, (*_, lane, _, _, _), out, bias, self._bounds, self._hard = operands
         self.kind = code.of(out.data.type.pointee)
         self._code, self._bias = code, code.builder.gep(bias.data, [lane])
 

@@ -37,6 +37,8 @@ class Box(NamedTuple):
     behind: int  # the channel behind the last one of the group
     lane: int
     width: int  # in lanes
+    weights: int  # the place of the first step of the filter
+    along: int  # from one step of the filter to the next
 
 
 def boxes(
@@ -47,11 +49,13 @@ def boxes(
     apart: int,
     depth: int,
     tile: tuple[int, int],
+    row: int = 0,
 ) -> Iterator[Box]:
     """Divide the results of some pixels, from one to another, and of some lanes, into boxes.
 
     among: the lanes that boxes may begin with, from one to another. What the groups see lies `apart` in each
-    cell. depth: steps of the filter. tile: pixels, where there are so many, and lanes of a vector. All
+    cell. depth: steps of the filter. tile: pixels, where there are so many, and lanes of a vector. row: from
+    one step of a filter to the next, where all lanes of a step lie side by side; 0 if it is packed(). All
     channels of some pixels follow one another, as what these see is in the cache.
     """
     (first, limit), (rows, lanes), each = pixels, tile, channels // groups
@@ -64,7 +68,9 @@ def boxes(
             for channel in range(group * each, behind, VECTORS * lanes):
                 width = lanes if behind - channel <= lanes else VECTORS * lanes
                 if among[0] <= lane < among[1]:
-                    yield Box(begin, end, limit, count, depth, group * apart, channel, behind, lane, width)
+                    rest = (lane * depth, width) if row == 0 else (lane, row)
+                    some = begin, end, limit, count, depth, group * apart, channel, behind, lane, width
+                    yield Box(*some, *rest)
                 lane += width
 
 
@@ -130,7 +136,7 @@ def tile_code(
     """
 
     def write(code: Code, operands: Sequence[Any]) -> None:
-        of, (_, _, _, rows, *_, width) = code.builder, operands[5]
+        of, (_, _, _, rows, *_, width, _, _) = code.builder, operands[5]
         for height, vectors in product((pixels, 1), range(1, VECTORS + 1)):
             high = of.icmp_signed("==", rows, code.index(height))
             wide = of.icmp_signed("==", width, code.index(vectors * code.lanes))
@@ -146,10 +152,10 @@ def _write_box(code: Code, operands: Sequence[Any], rows: int, vectors: int, ari
     The last tile of some begins among the pixels of the one before. Each tile fetches a part of the weights
     that the tiles of the next channels read.
     """
-    _, _, _, w, _, (begin, end, limit, _, depth, *_, lane, _), *_ = operands
+    _, _, _, w, _, (begin, end, limit, _, depth, *_, weights, _), *_ = operands
     of, together = code.builder, arithmetic.together
     beside = code.index(vectors * code.lanes * together)
-    w = of.gep(w.data, [code.times(of.mul(lane, depth), together)])
+    w = of.gep(w.data, [code.times(weights, together)])
     tiles = code.parts(of.sub(end, begin), code.index(rows))
     fetched = code.parts(beside, tiles)  # weights of each step
     ahead, each = of.gep(w, [of.mul(depth, beside)]), of.mul(depth, fetched)
@@ -172,7 +178,7 @@ def _write_tile(
 
     weights: where they begin, where those to fetch do, and how many of these there are for each step.
     """
-    x, pixels, cells, _, steps, (*_, first, channel, behind, _, _), out, *_ = operands
+    x, pixels, cells, _, steps, (*_, first, channel, behind, _, _, _, along), out, *_ = operands
     (rows, vectors), (w, ahead, fetched) = shape, weights
     of, lanes, pixel = code.builder, code.lanes, code.opaque(pixel)
     kind, together = arithmetic.kind, arithmetic.together
@@ -192,7 +198,7 @@ def _write_tile(
         of.store(arithmetic.begin(pixel, row, k), sum)
         if k * lanes * arithmetic.nbytes % LINE == 0:
             code.prefetch(code.behind(lines[row], k * lanes), for_writing=True)
-    along = code.index(vectors * lanes * together)
+    along = code.times(along, together)
     with code.walk(of.extract_value(cells.shape, 0), [(cells.data, code.index(2))]) as (cell,):
         place, step = pair(cell, 0)
         of_step = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -32,6 +32,7 @@ from gpunn.ops.contraction.computed_filter import block_packed
 from gpunn.ops.contraction.filter_packing import STEP
 from gpunn.ops.contraction.half_products import matrix_errors
 from gpunn.ops.contraction.integer_product import MakeProduct, integer_product, quantized_product
+from gpunn.ops.contraction.matrix_loop import prepare_products
 from gpunn.ops.contraction.product_kernel import of_integers
 from gpunn.ops.contraction.product_rescaling import AS_SUMMED, Rescaling, Rounding, rescaling
 from gpunn.ops.contraction.register_product import products
@@ -287,6 +288,10 @@ def _integer_kernels(call: Call) -> Iterator[Candidate]:
         yield from with_shared_rows(call, stack[2], shared, [plain], stack[0])
 
 
+def _prepare(call: Call) -> Callable[[Array, Array], Array] | None:
+    return prepare_products(batch_matmul.reference, call)
+
+
 @op(
     _infer,
     _kernels,
@@ -295,6 +300,7 @@ def _integer_kernels(call: Call) -> Iterator[Candidate]:
     filter=Filter(),
     accuracy=Accuracy(terms=depth_of, arithmetic=True, halves=matrix_errors),
     dtypes=(DType.INT8,),
+    prepare=_prepare,
     gradient=gradients.BATCH_MATMUL,
 )
 def batch_matmul(a: Array, b: Array, *, adj_a: bool = False, adj_b: bool = False) -> Array:

@@ -25,6 +25,7 @@ from gpunn.ops.memory import aligned
 from gpunn.types import Array, Shape
 
 MOST_WEIGHTS = 1 << 22  # of a filter: the loop has another copy, in the order of its tiles
+MANY_WEIGHTS = 1 << 19  # which threads share also where there are fewer pixels than in a tile
 MOST_READ_ANEW = 1 << 20  # weights, for pixels that see less of x than others
 A_MICROSECOND = 4e4  # products that the loop computes in one, or more
 MOST_PARTS = 1 << 6  # of pixels that see the same cells
@@ -42,7 +43,7 @@ class ProductLoop:
         (lanes, pixels), steps = loop.sizes, filter.size // len(filter)
         weights = aligned(packed(filter.reshape(-1, 1, steps), groups, lanes))
         numbers = aligned(in_lanes(bias, groups, lanes))
-        self._operands = weights, numbers, (groups, filter.shape[3], steps, lanes, pixels), *activation
+        self._operands = weights, numbers, (groups, filter.shape[3], steps, lanes, pixels, 0), *activation
         self._loop = loop.products
 
     def pieces(self, window: Window, shape: Shape, pixels: int) -> list[Piece]:
@@ -57,7 +58,7 @@ class ProductLoop:
         Pixels that see the same cells have tiles of their own, which read all weights of these, and of few
         pixels each is a tile.
         """
-        weights, (channels, *_), rows = math.prod(self._shape), self._shape, self._operands[2][-1]
+        weights, (channels, *_), rows = math.prod(self._shape), self._shape, self._operands[2][-2]
         if weights > MOST_READ_ANEW or count_parts(window, shape) > MOST_PARTS:
             return True
 
@@ -102,7 +103,7 @@ class ProductLoop:
 
         Threads have pixels of their own, or lanes where there are more weights than numbers of pixels.
         """
-        weights, numbers, (*_, vector, rows), *_ = self._operands
+        weights, numbers, (*_, vector, rows, _), *_ = self._operands
         pixels, lanes = len(sight.pixels), len(numbers)
         microseconds = weights.size * pixels / A_MICROSECOND
         if self._groups * self._shape[3] * pixels < weights.size:
@@ -152,4 +153,5 @@ def _loop_for(call: Call, loops: RealLoops, filter: Array, pixels: int) -> OfRea
         return None
     if not fits_i32(call.x.size, call.y.size):
         return None
-    return loop if pixels >= loop.sizes.pixels and 0 < filter.size <= MOST_WEIGHTS else None
+    enough = pixels >= loop.sizes.pixels or filter.size >= MANY_WEIGHTS
+    return loop if enough and 0 < filter.size <= MOST_WEIGHTS else None

@@ -17,7 +17,7 @@ from gpunn.ops.kernels.window import Window
 from gpunn.ops.kernels.window_parts import cells_seen
 from gpunn.types import Array, Shape
 
-PART = 7  # numbers of a part of a loop of reals: those of a part of a Sight, and two lanes
+PART = 10  # numbers of a part of the loop of real products
 
 
 class Places(NamedTuple):
@@ -51,7 +51,7 @@ class Sight(NamedTuple):
     def by_lanes(self, lanes: Ends) -> tuple[Ends, Array]:
         """Return parts of a loop that have some lanes each, and all that pixels see."""
         count = len(self.parts)
-        parts = [(*part, *of) for of in pairwise(lanes.tolist()) for part in self.parts.tolist()]
+        parts = [(*part, *of, 0, 0, 0) for of in pairwise(lanes.tolist()) for part in self.parts.tolist()]
         return np.arange(len(lanes)) * count, np.array(parts, np.int64)
 
     def by_pixels(self, pixels: Ends, rows: int) -> tuple[Ends, Array]:
@@ -60,15 +60,15 @@ class Sight(NamedTuple):
         ends = [0]
         for begin, end in pairwise(pixels.tolist()):
             for first, last, *seen in self.parts.tolist():
-                cut = [first + _cut(place - first, last - first, rows) for place in (begin, end)]
+                cut = [first + whole_tiles(place - first, last - first, rows) for place in (begin, end)]
                 if cut[0] < cut[1]:
-                    parts.append((*cut, *seen, *ALL))
+                    parts.append((*cut, *seen, *ALL, 0, 0, 0))
             ends.append(len(parts))
         return np.array(ends), np.array(parts, np.int64).reshape(-1, PART)
 
 
-def _cut(place: int, count: int, rows: int) -> int:
-    """Return where to cut pixels near a place, so that both parts have none, or whole tiles."""
+def whole_tiles(place: int, count: int, rows: int) -> int:
+    """Return where near a place to divide so many pixels, so that both parts have none, or whole tiles."""
     if place >= count:
         return count
     near = max(0, place) // rows * rows
