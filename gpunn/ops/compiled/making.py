@@ -18,6 +18,7 @@ from gpunn.ops.compiled import (
     loops,
     pools,
     real_products,
+    row_copies,
     row_norms,
     rows,
     softmax,
@@ -61,6 +62,7 @@ class RealLoops(NamedTuple):
     depthwise: Shared
     pools: Shared
     turn: Shared
+    copy_rows: Shared
     of_tiles: OfReals | None
 
 
@@ -76,6 +78,7 @@ class IntegerLoops(NamedTuple):
     look_up: Shared
     depthwise: Shared  # of sums in float32
     turn: Shared
+    copy_rows: Shared
     of_bytes: OfBytes | None
 
 
@@ -121,6 +124,7 @@ class Maker:
             self.depthwise,
             self._pools(single),
             self._turn(types.uint32),
+            self.copy_rows,
             self.of_tiles,
         )
 
@@ -144,6 +148,7 @@ class Maker:
             self._look_up(),
             self.depthwise,
             self._turn(self._types.uint8),
+            self.copy_rows,
             self.of_bytes,
         )
 
@@ -225,6 +230,14 @@ class Maker:
         places, sizes = (self._given(self._index),) * 2, (self._pair(self._index),) * 2
         operands = self._given(kind), *places, *sizes, self._result(kind, 1)
         return self._shared(turn.turn, operands, lanes=self._lanes)
+
+    @cached_property
+    def copy_rows(self) -> Shared:
+        """Compile the loop of copies of rows, or load it."""
+        self._teach(row_copies.copy_row, row_copies.copy_row_code)
+        byte, places = self._types.uint8, (self._given(self._index),) * 2
+        operands = self._given(byte), *places, *(self._pair(self._index),) * 2, self._result(byte, 1)
+        return self._shared(row_copies.copy_rows, operands)
 
     def _teach(self, function: Loop, write: Write, lanes: int | None = None) -> None:
         """Let loops that are compiled later have the code that `write` writes for a function."""

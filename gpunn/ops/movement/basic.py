@@ -23,6 +23,7 @@ from gpunn.ops.kernels.copies import bordered, number_param, strided_copy
 from gpunn.ops.kernels.strides import dense, in_order, rows_along
 from gpunn.ops.memory import empty, together
 from gpunn.ops.movement import gradients
+from gpunn.ops.movement.host_rows import prepare_concat
 from gpunn.ops.movement.turn import turned
 from gpunn.ops.op import Op, Quantized, op
 from gpunn.pointwise import Pointwise, Repeat
@@ -245,10 +246,11 @@ def _entered(call: Call, index: int) -> Array | None:
     return store(steps + to_zero, y, activation_bounds(call, y))
 
 
-def _integer_concat(call: Call, *xs: Array) -> Array:
-    tables = [_entered(call, k) for k in range(len(xs))]
-    entered = [x if t is None else read_table(x, t) for x, t in zip(xs, tables, strict=True)]
-    return np.concatenate(entered, axis=call["axis"])
+def _prepare_integer_concat(call: Call) -> Callable[..., Array]:
+    tables, join = [_entered(call, k) for k in range(len(call.inputs))], prepare_concat(call)
+    if all(table is None for table in tables):
+        return join
+    return lambda *xs: join(*[x if t is None else read_table(x, t) for x, t in zip(xs, tables, strict=True)])
 
 
 def _integer_concat_kernels(call: Call) -> list[Kernel]:
@@ -286,11 +288,6 @@ def _placed(
     return kernels
 
 
-def _prepare_concat(call: Call) -> Callable[..., Array]:
-    axis = call["axis"]
-    return lambda *xs: np.concatenate(xs, axis)
-
-
 def _concat_places(call: Call) -> list[Rows | None]:
     axis = call.axis(call["axis"], call.y.rank)
     counts = [call.input(k).shape[axis] for k in range(len(call.inputs))]
@@ -306,11 +303,11 @@ def _concat_places(call: Call) -> list[Rows | None]:
     _concat_kernels,
     fusible=True,
     places=_concat_places,
-    quantized=Quantized(_integer_concat, _integer_concat_kernels, dtypes=QUANTIZED),
+    quantized=Quantized.prepared(_prepare_integer_concat, _integer_concat_kernels, dtypes=QUANTIZED),
     strings=True,
     dtypes=(*QUANTIZED, DType.FLOAT16),
     algebra=Algebra(identity=lambda call: len(call.inputs) == 1, axes=ALONG_AXIS),
-    prepare=_prepare_concat,
+    prepare=prepare_concat,
     gradient=gradients.CONCAT,
 )
 def concat(*xs: Array, axis: int) -> Array:

@@ -20,6 +20,7 @@ from gpunn.ops.compiled.turn import COLUMNS
 from gpunn.ops.kernels.strides import dense, merge, places_along
 from gpunn.ops.kernels.window import strided
 from gpunn.ops.memory import LEAST_BYTES, empty
+from gpunn.ops.movement.host_rows import copy_loop, row_copies
 from gpunn.types import Array, Shape
 
 LINE = 64  # bytes that the CPU fetches at once
@@ -40,6 +41,12 @@ def turned(x: Array, view: Array) -> Array:
         parts = rows_divided(len(places) * ceil_div(columns, COLUMNS), view.size)
         loop(parts, x.reshape(-1).view(kind), *matrices, copy.reshape(-1).view(kind))
         return copy
+    copying = copy_loop() if view.nbytes >= LEAST_BYTES else None
+    copies = None if copying is None else row_copies(view.shape, *_steps(view), view.itemsize)
+    if copies is not None and copying is not None:
+        copy = empty(view.shape, view.dtype)
+        copies.bound(copying)(x, copy)
+        return copy
     found = strips(view)
     if found is None:
         return np.asarray(view, order="C")
@@ -52,6 +59,11 @@ def turned(x: Array, view: Array) -> Array:
             part = *outer, *place, slice(first, first + STRIP)
             target[part] = source[part]
     return result
+
+
+def _steps(view: Array) -> tuple[Shape, Shape]:
+    """Return the steps of a view, and those of a dense copy, in elements."""
+    return tuple(stride // view.itemsize for stride in view.strides), dense(view.shape)
 
 
 def _loop_for(nbytes: int) -> Shared | None:

@@ -17,6 +17,7 @@ from gpunn.ops.compiled import (
     loops,
     pools,
     real_products,
+    row_copies,
     row_norms,
     rows,
     softmax,
@@ -41,6 +42,7 @@ REALS = compiled.RealLoops(
     one_by_one(depthwise.depthwise),
     one_by_one(pools.pools),
     one_by_one(turn.turn, 2),
+    one_by_one(row_copies.copy_rows),
     OF_TILES,
 )
 INTEGERS = compiled.IntegerLoops(
@@ -53,6 +55,7 @@ INTEGERS = compiled.IntegerLoops(
     one_by_one(rows.look_up),
     one_by_one(depthwise.depthwise),
     one_by_one(turn.turn, 2),
+    one_by_one(row_copies.copy_rows),
     OF_BYTES,
 )
 STEPS = compiled.StepLoops(

@@ -1,0 +1,90 @@
+"""Copies of rows by a loop: concatenations, and transposed copies whose elements lie side by side."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpunn import Model
+from gpunn.ops import compiled
+from gpunn.ops.movement.turn import turned
+from gpunn.types import Array, DType, Quantization, TensorType
+from tests.ops.compiled.plain import INTEGERS, REALS
+from tests.ops.quantized import quantized, stored
+
+JOINED = [
+    ([(1, 31, 17, 30), (1, 31, 17, 11)], -1),
+    ([(3, 40, 50), (3, 70, 50), (3, 1, 50)], 1),
+    ([(2, 90, 100), (1, 90, 100)], 0),
+    ([(1, 100, 60, 3), (1, 100, 60, 5)], 3),  # short rows
+    ([(2, 0, 9000), (2, 3, 9000)], 1),
+]
+PERMUTED = [((3, 7, 5, 9, 96), (0, 2, 1, 3, 4)), ((97, 3, 64), (1, 0, 2)), ((5, 6, 7, 120), (2, 1, 0, 3))]
+
+
+def joined(xs: list[Array], axis: int, dtype: DType) -> Array:
+    """Join arrays as in many runs."""
+    model, scale = Model("joined"), Quantization((0.1,), (3,)) if dtype is DType.UINT8 else None
+    inputs = [model.input(f"x{k}", TensorType(dtype, x.shape, scale)) for k, x in enumerate(xs)]
+    model.output(*model.add("concat", inputs, {"axis": axis}, quantization=[scale]))
+    compute = model.operations[0].direct()
+    assert compute is not None
+    found = compute(*xs)
+    return np.asarray(found)
+
+
+@pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.INT32, DType.UINT8])
+@pytest.mark.parametrize(("shapes", "axis"), JOINED)
+def test_inputs_are_joined(
+    shapes: list[tuple[int, ...]], axis: int, dtype: DType, found: compiled.Loops
+) -> None:
+    numbers = np.random.default_rng(0)
+    xs = [numbers.integers(0, 200, shape).astype(dtype.numpy) for shape in shapes]
+    got, expected = joined(xs, axis, dtype), np.concatenate(xs, axis)
+    assert got.dtype == expected.dtype
+    np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("scale", [0.1, 0.05])
+def test_quantised_inputs_are_joined_through_their_tables(scale: float, found: compiled.Loops) -> None:
+    model, type = Model("joined"), quantized(DType.INT8, (1, 60, 50, 33), 0.1, 3)
+    other = quantized(DType.INT8, (1, 60, 50, 64), scale, -5)
+    inputs = [model.input("a", type), model.input("b", other)]
+    (y,) = model.add("concat", inputs, {"axis": 3}, quantization=[type.quantization])
+    model.output(y)
+    a, b = stored(0, type), stored(1, other)
+    (got,) = model.operations[0].prepared()([a, b])
+    entered = np.rint((b.astype(np.float64) + 5) * scale / 0.1 + 3).clip(-128, 127)
+    np.testing.assert_array_equal(got[..., :33], a)
+    assert np.abs(got[..., 33:] - entered).max() <= 1  # halves
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int16, np.uint8])
+@pytest.mark.parametrize(("shape", "perm"), PERMUTED)
+def test_rows_stay_side_by_side(
+    shape: tuple[int, ...], perm: tuple[int, ...], dtype: Any, found: compiled.Loops
+) -> None:
+    x = np.random.default_rng(0).integers(0, 200, shape).astype(dtype)
+    np.testing.assert_array_equal(turned(x, x.transpose(perm)), x.transpose(perm))
+
+
+@pytest.mark.parametrize("loops", ["reals", "integers"])
+def test_large_copies_have_the_loop(loops: str) -> None:
+    asked: list[Array] = []
+
+    def counted(ends: Array, x: Array, *operands: Any) -> None:
+        asked.append(x)
+        REALS.copy_rows(ends, x, *operands)
+
+    made = {"reals": REALS._replace(copy_rows=counted), "integers": INTEGERS._replace(copy_rows=counted)}
+    own = compiled.Loops(made["reals"], None) if loops == "reals" else compiled.Loops(None, made["integers"])
+    with compiled.in_use(own):
+        for size, count in ((9, 0), (190, 2)):
+            x = np.ones((1, size, size, 16), np.float32)
+            joined([x, x], 3, DType.FLOAT32)
+            assert len(asked) == count
+        x = np.ones((50, 60, 20), np.float32)
+        turned(x, x.transpose(1, 0, 2))
+        assert len(asked) == 3
