@@ -16,8 +16,9 @@ import numpy as np
 from gpunn.ops.compiled.team_code import memory_of
 from gpunn.types import Array
 
-LEAST = 8.0  # microseconds of a part; a round of parts begins and ends in about one
-A_MICROSECOND = 1 << 11  # numbers that a loop over elements computes in one, or more
+LEAST = 4.0  # microseconds of a part; a round of parts begins and ends in one or two
+A_MICROSECOND = 1 << 12  # numbers that most loops over elements compute in one
+OF_EXPONENTIALS, OF_TABLES = 1 << 11, 1 << 14  # the same for those of exponentials, and of tables
 MOST_PARTS = 4  # of each thread, so that others go on with what a disturbed one leaves
 
 Ends = Array  # [K + 1] of int64: where parts begin and end, among what a loop computes
@@ -59,9 +60,12 @@ def divided(count: int, microseconds: float, step: int = 1) -> Ends:
     return np.minimum(steps * np.arange(parts + 1) // parts * step, count)
 
 
-def rows_divided(rows: int, numbers: int, step: int = 1) -> Ends:
-    """Divide rows, which have so many numbers together, among the threads in use, as divided()."""
-    return divided(rows, numbers / A_MICROSECOND, step)
+def rows_divided(rows: int, numbers: int, step: int = 1, each: int = A_MICROSECOND) -> Ends:
+    """Divide rows, which have so many numbers together, among the threads in use, as divided().
+
+    each: numbers that a loop computes in a microsecond.
+    """
+    return divided(rows, numbers / each, step)
 
 
 @lru_cache(1 << 10)

@@ -12,7 +12,7 @@ import numpy as np
 
 from gpunn.ops.compiled import TOGETHER, real_loops
 from gpunn.ops.compiled.gates import HARD, form_of
-from gpunn.ops.compiled.sharing import rows_divided
+from gpunn.ops.compiled.sharing import OF_EXPONENTIALS, rows_divided
 from gpunn.ops.memory import BLOCK, by_blocks
 from gpunn.types import Array
 
@@ -97,5 +97,5 @@ def by_loop(x: Array, form: Array, out: Array) -> bool:
     loops, dense = real_loops(), x.flags.c_contiguous and out.flags.c_contiguous
     if loops is None or x.dtype != np.float32 or not dense:
         return False
-    loops.gated(rows_divided(x.size, x.size, TOGETHER), x.reshape(-1), form, out.reshape(-1))
+    loops.gated(rows_divided(x.size, x.size, TOGETHER, OF_EXPONENTIALS), x.reshape(-1), form, out.reshape(-1))
     return True

@@ -17,7 +17,7 @@ from gpunn.kernel import Function, Kernel, Read, Write, ceil_div, flat_threads
 from gpunn.ops.call import Call
 from gpunn.ops.compiled import integer_loops
 from gpunn.ops.compiled.rows import ENTRIES
-from gpunn.ops.compiled.sharing import rows_divided
+from gpunn.ops.compiled.sharing import OF_TABLES, rows_divided
 from gpunn.ops.fixed_point.affine import (
     LIMITS,
     clamp_bounds,
@@ -158,7 +158,7 @@ def read_table(x: Array, table: Array) -> Array:
         return table.take(x.view(f"u{x.itemsize}"))
     result = empty(x.shape, table.dtype)
     source, target = (v.reshape(-1).view(np.uint8) for v in (np.asarray(x, order="C"), result))
-    parts = rows_divided(x.size, x.size, ENTRIES)
+    parts = rows_divided(x.size, x.size, ENTRIES, OF_TABLES)
     loops.look_up(parts, source, table.view(np.uint8), target)
     return result
 

@@ -16,7 +16,7 @@ from gpunn.ops.kernels.strides import dense, merge, places_along
 from gpunn.ops.memory import LEAST_BYTES, empty
 from gpunn.types import Array, DType, Shape
 
-A_MICROSECOND = 1 << 13  # bytes that the loop copies in one, or more
+A_MICROSECOND = 1 << 14  # bytes that the loop copies in one, or more
 SHORTEST = 32  # bytes of a row: numpy copies shorter ones in less time
 
 

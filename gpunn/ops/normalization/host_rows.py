@@ -17,7 +17,7 @@ import numpy as np
 from gpunn.kernel import ceil_div
 from gpunn.ops.call import Call
 from gpunn.ops.compiled import real_loops
-from gpunn.ops.compiled.sharing import rows_divided
+from gpunn.ops.compiled.sharing import OF_EXPONENTIALS, rows_divided
 from gpunn.ops.memory import BLOCK, empty
 from gpunn.ops.normalization.moments import Groups
 from gpunn.types import Array, DType
@@ -57,7 +57,7 @@ def prepare_softmax(call: Call) -> Callable[[Array], Array]:
         if loops is not None:
             result = empty(shape, dtype)
             rows = x.reshape(-1, shape[-1])
-            parts = rows_divided(len(rows), x.size)
+            parts = rows_divided(len(rows), x.size, each=OF_EXPONENTIALS)
             loops.softmax(parts, rows, beta[()], result.reshape(rows.shape))
             return result
         if not in_rows or few:
