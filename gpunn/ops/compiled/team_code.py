@@ -2,8 +2,8 @@
 
 They tell one another what to do by words of memory, int64. The thread that shares a loop opens a round: it
 writes the address of a part's code and that of the operands, and for each thread which parts are its own. A
-thread takes its own ones, and then those that others have not taken. The round is closed before its operands
-go: nobody takes parts any more, and nobody is inside.
+thread takes its own ones, and then those that others have not taken. A round of few parts is for as many
+threads. It is closed before its operands go: nobody takes parts any more, and nobody is inside.
 
 Threads that help stay in serve(), where they need no lock of Python's, and look for rounds for some time. So
 a round begins and ends within a microsecond.
@@ -21,7 +21,9 @@ from gpunn.ops.memory import aligned
 from gpunn.types import Array
 
 LINE = 8  # words of a cache line: what several threads write often lies in lines of its own
-OPEN, INSIDE, BUSY = 0, LINE, 2 * LINE  # the round that is open, or 0; threads that help in it; 1 or 0
+# The round that is open, with its threads in the last USED_BITS, or 0; those that help in it; 1 or 0
+OPEN, INSIDE, BUSY = 0, LINE, 2 * LINE
+USED_BITS = 16
 CODE, OPERANDS, ROUND, THREADS, USED, FLAGS, FAILED = range(3 * LINE, 3 * LINE + 7)
 SLEEPING = 4 * LINE  # how many threads do not look for rounds
 PLACES = 5 * LINE  # a line for each thread
@@ -58,7 +60,7 @@ def compute(words: Array, parts: int, code: int, place: int) -> Any:
         words[line + END] = parts * (thread + 1) // used
     words[CODE], words[OPERANDS], words[USED], words[FLAGS] = code, place, used, flags()
     words[ROUND] += 1
-    stored(words, OPEN, words[ROUND])
+    stored(words, OPEN, (words[ROUND] << USED_BITS) + used)
     take(words, 0)
     stored(words, OPEN, 0)
     while loaded(words, INSIDE) != 0:
@@ -74,11 +76,10 @@ def take(words: Array, place: int) -> None:
     for step in range(used):
         line = PLACES + (place + step) % used * LINE
         end = words[line + END]
-        k = added(words, line + NEXT, 1)
-        while k < end:
-            if call(words[CODE], words[OPERANDS], k) != 0:
-                words[FAILED] = 1
+        while loaded(words, line + NEXT) < end:  # which disturbs nobody
             k = added(words, line + NEXT, 1)
+            if k < end and call(words[CODE], words[OPERANDS], k) != 0:
+                words[FAILED] = 1
 
 
 def serve(words: Array, place: int, looks: int) -> None:
@@ -92,12 +93,13 @@ def serve(words: Array, place: int, looks: int) -> None:
             left -= 1
             rest()
             continue
-        added(words, INSIDE, 1)
-        if loaded(words, OPEN) == found:  # it stays as it is while this thread is inside
-            use_flags(words[FLAGS])
-            take(words, place)
-            known, left = found, looks
-        added(words, INSIDE, -1)
+        if place < found & ((1 << USED_BITS) - 1):
+            added(words, INSIDE, 1)
+            if loaded(words, OPEN) == found:  # it stays as it is while this thread is inside
+                use_flags(words[FLAGS])
+                take(words, place)
+            added(words, INSIDE, -1)
+        known, left = found, looks
     stored(words, PLACES + place * LINE + ASLEEP, 1)
     added(words, SLEEPING, 1)
 
