@@ -16,9 +16,10 @@ from typing import Any
 from gpunn.backends import fork
 from gpunn.backends.processors import usable_processors
 from gpunn.ops.compiled import maker
-from gpunn.ops.compiled.team_code import ASLEEP, LINE, PLACES, SLEEPING, memory_of
+from gpunn.ops.compiled.team_code import ALONE, ASLEEP, LINE, MOST_LOOKS, PLACES, SLEEPING, memory_of
 from gpunn.types import Array
 
+LONG = 1e-3  # seconds that a round may last after its last part was taken; parts take a few tenths of it
 PATIENCE = 200e-6  # seconds that a thread looks for a round, which is more than most operations between two
 _LOOKS = 1000  # that are timed
 
@@ -35,6 +36,7 @@ class Team:
 
     def _begin(self) -> None:
         self._words = memory_of(self.threads)
+        self._words[MOST_LOOKS] = int(self._looks * LONG / PATIENCE)
         self._bells: dict[int, _thread.LockType] = {}  # by place; a thread sleeps while its one is locked
 
     def asked(self, parts: int) -> Array:
@@ -43,7 +45,7 @@ class Team:
         An interrupt finds each thread asleep, or rung for: the next one to ask does the rest.
         """
         words = self._words
-        if words[SLEEPING]:
+        if words[SLEEPING] and not words[ALONE]:
             for place in range(1, min(parts, self.threads)):
                 if words[PLACES + place * LINE + ASLEEP]:
                     self._wake(place)

@@ -18,7 +18,7 @@ from gpunn.backends.team import PATIENCE, Team, team_of
 from gpunn.ops import compiled
 from gpunn.ops.compiled import sharing
 from gpunn.ops.compiled.sharing import TEAM
-from gpunn.ops.compiled.team_code import SLEEPING
+from gpunn.ops.compiled.team_code import ALONE, MOST_LOOKS, ROUND, ROUNDS_ALONE, SLEEPING
 from gpunn.types import Array, DType, float32
 from tests.ops.harness import random
 from tests.ops.quantized import quantized, stored
@@ -92,6 +92,23 @@ def test_threads_sleep_and_wake(loops: compiled.RealLoops, four: Team) -> None:
         add()
         await_sleeping(0)
     assert np.all(numbers == 3)
+
+
+def test_a_thread_works_alone_after_a_round_that_lasted_long(loops: compiled.RealLoops, four: Team) -> None:
+    numbers, add = counting(loops)
+    words = four.asked(1)
+    add()
+    assert words[MOST_LOOKS] > 0 and not words[ALONE]
+    words[MOST_LOOKS] = -1  # so that each round has lasted too long
+    add()
+    assert words[ALONE] == ROUNDS_ALONE
+    rounds = int(words[ROUND])
+    for _ in range(ROUNDS_ALONE):
+        add()
+    assert words[ROUND] == rounds and not words[ALONE]
+    add()
+    assert words[ROUND] == rounds + 1
+    assert np.all(numbers == ROUNDS_ALONE + 3)
 
 
 @pytest.mark.skipif(

@@ -25,7 +25,7 @@ from gpunn.ops.compiled import (
     steps,
     turn,
 )
-from gpunn.ops.compiled.sharing import Shared, SharedLoop
+from gpunn.ops.compiled.sharing import Shared, shared_loop
 from gpunn.ops.compiled.team_code import code_for, compute, part_code, part_of, serve, share, take
 from gpunn.ops.compiled.tiles import boxes, tile_code
 from gpunn.ops.compiled.vectors import OF_BYTES, OF_REALS, Sizes, Write, vector_sizes, written
@@ -303,13 +303,13 @@ class Maker:
         found: Loop = self._compiled(serve, (self._words, self._index, self._index))
         return found
 
-    def _shared(self, loop: Loop, *signatures: tuple[Any, ...], lanes: int | None = None) -> SharedLoop:
+    def _shared(self, loop: Loop, *signatures: tuple[Any, ...], lanes: int | None = None) -> Shared:
         """Return a loop whose parts threads share. lanes: an operand before those of the signatures."""
         first = () if lanes is None else (lanes,)
         kinds = [self._types.Tuple((*(self._index for _ in first), *operands)) for operands in signatures]
         self._known[part_of] = part_code(self._with_code(loop))
         known = ((self._words, self._given(self._index), kind) for kind in kinds)
-        return SharedLoop(self._compiled(share, *known, name=loop.__name__), *first)
+        return shared_loop(self._compiled(share, *known, name=loop.__name__), *first)
 
     def _compiled(self, function: Loop, *signatures: Any, name: str = "") -> Any:
         own = named(self._with_code(function), name or function.__name__)

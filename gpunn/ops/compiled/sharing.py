@@ -20,6 +20,7 @@ LEAST = 4.0  # microseconds of a part; a round of parts begins and ends in one o
 A_MICROSECOND = 1 << 12  # numbers that most loops over elements compute in one
 OF_EXPONENTIALS, OF_TABLES = 1 << 11, 1 << 14  # the same for those of exponentials, and of tables
 MOST_PARTS = 4  # of each thread, so that others go on with what a disturbed one leaves
+LONG = 150.0  # microseconds of a part, of which a loop rather has more
 
 Ends = Array  # [K + 1] of int64: where parts begin and end, among what a loop computes
 Loop = Callable[..., None]
@@ -56,7 +57,8 @@ def divided(count: int, microseconds: float, step: int = 1) -> Ends:
     most = min(steps, int(microseconds / LEAST))
     if team is None or team.threads < 2 or most < 2:
         return whole(count)
-    parts = min(most, team.threads * max(1, min(MOST_PARTS, most // team.threads)))
+    each = max(min(MOST_PARTS, most // team.threads), int(microseconds / LONG / team.threads), 1)
+    parts = min(most, each * team.threads)
     return np.minimum(steps * np.arange(parts + 1) // parts * step, count)
 
 
@@ -74,24 +76,22 @@ def whole(count: int) -> Ends:
     return np.array([0, count])
 
 
-class SharedLoop:
-    """A loop as machine code, whose parts the threads of a team take: Shared.
+def shared_loop(code: Loop, *first: Any) -> Shared:
+    """Return a loop as machine code, whose parts the threads of a team take.
 
     code: of team_code.share(). first: operands that are always the same.
     """
 
-    def __init__(self, code: Loop, *first: Any) -> None:
-        self._code, self._first = code, first
+    def compute(ends: Ends, *operands: Any) -> None:
+        team = TEAM.get() if len(ends) > 2 else None
+        words = _ALONE if team is None else team.asked(len(ends) - 1)
+        code(words, ends, (*first, *operands) if first else operands)
 
-    def __call__(self, ends: Ends, *operands: Any) -> None:
-        """Compute all parts."""
-        team, parts = TEAM.get(), len(ends) - 1
-        words = _ALONE if parts < 2 or team is None else team.asked(parts)
-        self._code(words, ends, (*self._first, *operands))
+    return compute
 
 
 def one_by_one(loop: Loop, *first: Any) -> Shared:
-    """Return a plain loop of Python that computes one part after the other; first: as of SharedLoop."""
+    """Return a plain loop of Python that computes one part after the other; first: as of shared_loop()."""
 
     def compute(ends: Ends, *operands: Any) -> None:
         for part in pairwise(ends.tolist()):

@@ -24,10 +24,12 @@ LINE = 8  # words of a cache line: what several threads write often lies in line
 # The round that is open, with its threads in the last USED_BITS, or 0; those that help in it; 1 or 0
 OPEN, INSIDE, BUSY = 0, LINE, 2 * LINE
 USED_BITS = 16
-CODE, OPERANDS, ROUND, THREADS, USED, FLAGS, FAILED = range(3 * LINE, 3 * LINE + 7)
-SLEEPING = 4 * LINE  # how many threads do not look for rounds
+CODE, OPERANDS, ROUND, THREADS, USED, FLAGS, FAILED, ALONE = range(3 * LINE, 4 * LINE)
+# How many threads do not look for rounds; how many looks a round may last after its last part was taken
+SLEEPING, MOST_LOOKS = range(4 * LINE, 4 * LINE + 2)
 PLACES = 5 * LINE  # a line for each thread
 _ORDER, _WORD = "seq_cst", 8  # of what is read and written in one step: the order for all, and its bytes
+ROUNDS_ALONE = 512  # after one that lasted longer: the system stopped a thread, and may do so again
 NEXT, END, ASLEEP = range(3)  # words of such a line: the next part and the one behind the last; 1 or 0
 
 
@@ -47,9 +49,16 @@ def share(words: Array, ends: Array, operands: tuple[Any, ...]) -> None:
 
 
 def compute(words: Array, parts: int, code: int, place: int) -> Any:
-    """Compute so many parts: alone if there is one, or if the team shares another loop; return as call()."""
-    failed = 0
-    if parts == 1 or exchanged(words, BUSY, 1) != 0:
+    """Compute so many parts: alone if there is one, or if the team shares another loop; return as call().
+
+    After a round that lasted too long this thread works alone for some time.
+    """
+    failed, shared = 0, parts > 1 and exchanged(words, BUSY, 1) == 0
+    if shared and words[ALONE] > 0:
+        words[ALONE] -= 1
+        stored(words, BUSY, 0)
+        shared = False
+    if not shared:
         for k in range(parts):
             failed |= call(code, place, k)
         return failed
@@ -63,8 +72,12 @@ def compute(words: Array, parts: int, code: int, place: int) -> Any:
     stored(words, OPEN, (words[ROUND] << USED_BITS) + used)
     take(words, 0)
     stored(words, OPEN, 0)
+    looks = 0
     while loaded(words, INSIDE) != 0:
         rest()
+        looks += 1
+    if looks > words[MOST_LOOKS]:
+        words[ALONE] = ROUNDS_ALONE
     failed, words[FAILED] = words[FAILED], 0
     stored(words, BUSY, 0)
     return failed

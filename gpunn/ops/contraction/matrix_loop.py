@@ -62,8 +62,8 @@ class MatrixLoop:
         lines, parts, ends = count * self._rows, list[tuple[int, ...]](), [0]
         for begin, end in pairwise(divided(lines, lines * self._depth * self._row / A_MICROSECOND).tolist()):
             for k in range(begin // self._rows, ceil_div(end, self._rows)):
-                places = (whole_tiles(place - k * self._rows, self._rows, tile) for place in (begin, end))
-                first, last = places
+                before = k * self._rows
+                first, last = (whole_tiles(place - before, self._rows, tile) for place in (begin, end))
                 if first < last:
                     factors = of_a[k] * self._rows * self._depth, of_b[k] * self._depth * self._row
                     parts.append((first, last, 0, 1, self._depth, *ALL, *factors, k * size))
@@ -91,9 +91,8 @@ class MatrixLoop:
         """Return dense b as flat matrices [K, N], whose rows are whole vectors."""
         if not self._turned and self._row == self._columns:
             return b.reshape(-1)
-        copy = scratch(
-            "matrices", (self._count, self._depth, self._row), b.dtype
-        )  # no matter what is behind rows
+        # What is behind the columns of a row gets into lanes that are not stored.
+        copy = scratch("matrices", (self._count, self._depth, self._row), b.dtype)
         rows, flat = copy[..., : self._columns], copy.reshape(-1)
         if self._turn is not None:
             parts, places = self._turn

@@ -11,7 +11,7 @@ import numpy as np
 
 from gpunn.ops.call import Call
 from gpunn.ops.compiled import Shared, integer_loops, real_loops
-from gpunn.ops.compiled.sharing import divided
+from gpunn.ops.compiled.sharing import divided, threads
 from gpunn.ops.kernels.strides import dense, merge, places_along
 from gpunn.ops.memory import LEAST_BYTES, empty
 from gpunn.types import Array, DType, Shape
@@ -41,9 +41,9 @@ class RowCopies(NamedTuple):
 
 
 def copy_loop() -> Shared | None:
-    """Return the loop that a run shall use, of whatever it computes; None for numpy."""
+    """Return the loop that a run shall use, of whatever it computes; None for numpy, or one thread."""
     loops = real_loops() or integer_loops()
-    return None if loops is None else loops.copy_rows
+    return None if loops is None or threads() < 2 else loops.copy_rows
 
 
 @lru_cache(1 << 8)

@@ -70,8 +70,9 @@ def test_rows_stay_side_by_side(
     np.testing.assert_array_equal(turned(x, x.transpose(perm)), x.transpose(perm))
 
 
+@pytest.mark.usefixtures("divided")
 @pytest.mark.parametrize("loops", ["reals", "integers"])
-def test_large_copies_have_the_loop(loops: str) -> None:
+def test_large_copies_have_the_loop_of_several_threads(loops: str) -> None:
     asked: list[Array] = []
 
     def counted(ends: Array, x: Array, *operands: Any) -> None:
