@@ -19,7 +19,7 @@ from gpunn.ops.compiled import maker
 from gpunn.ops.compiled.team_code import ALONE, ASLEEP, LINE, MOST_LOOKS, PLACES, SLEEPING, memory_of
 from gpunn.types import Array
 
-LONG = 1e-3  # seconds that a round may last after its last part was taken; parts take a few tenths of it
+LONG = 2e-3  # seconds that a round may last after its last part was taken; parts take a few tenths of it
 PATIENCE = 200e-6  # seconds that a thread looks for a round, which is more than most operations between two
 _LOOKS = 1000  # that are timed
 

@@ -22,6 +22,7 @@ OF_EXPONENTIALS, OF_TABLES = 1 << 11, 1 << 14  # the same for those of exponenti
 MOST_PARTS = 4  # of each thread, so that others go on with what a disturbed one leaves
 LONG = 150.0  # microseconds of a part, of which a loop rather has more
 
+Range = tuple[int, int]  # from one thing to the one behind the last
 Ends = Array  # [K + 1] of int64: where parts begin and end, among what a loop computes
 Loop = Callable[..., None]
 Shared = Callable[..., None]  # a loop that gets Ends before its operands
@@ -60,6 +61,25 @@ def divided(count: int, microseconds: float, step: int = 1) -> Ends:
     each = max(min(MOST_PARTS, most // team.threads), int(microseconds / LONG / team.threads), 1)
     parts = min(most, each * team.threads)
     return np.minimum(steps * np.arange(parts + 1) // parts * step, count)
+
+
+def of_both(
+    first: tuple[int, int], second: tuple[int, int], microseconds: float
+) -> tuple[list[Range], list[Range]]:
+    """Divide things of two kinds, of which all pairs are computed: the second kind only where parts are long.
+
+    first, second: how many there are, and the step of their parts.
+    """
+    ends = divided(first[0], microseconds, first[1])
+    count, step = second
+    pieces = int(microseconds / (len(ends) - 1) / LONG) if len(ends) > 2 else 1
+    steps = -(-count // step)
+    others = np.minimum(steps * np.arange(pieces + 1) // max(1, pieces) * step, count)
+    return _ranges(ends), _ranges(np.unique(others)) if pieces > 1 else [(0, count)]
+
+
+def _ranges(ends: Ends) -> list[Range]:
+    return [*pairwise(ends.tolist())]
 
 
 def rows_divided(rows: int, numbers: int, step: int = 1, each: int = A_MICROSECOND) -> Ends:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,11 +19,11 @@ from gpunn.kernel import ceil_div
 from gpunn.ops.compiled import OfBytes, Shared, integer_loops
 from gpunn.ops.compiled.channel_products import PIXELS
 from gpunn.ops.compiled.sharing import Ends, divided, threads
-from gpunn.ops.compiled.tiles import ALL, VECTORS, in_lanes, packed
+from gpunn.ops.compiled.tiles import VECTORS, in_lanes, packed
 from gpunn.ops.compiled.vectors import BYTES
 from gpunn.ops.contraction.blocks import Place, PointSums, Results, Terms, pixels_at_once, row_blocks
 from gpunn.ops.contraction.pieces import Margin, Piece, pieces_in
-from gpunn.ops.contraction.tile_places import seen_by
+from gpunn.ops.contraction.tile_places import seen_by, tile_shares, whole_tiles
 from gpunn.ops.kernels.window import Window
 from gpunn.ops.memory import aligned, scratch
 from gpunn.types import Array, Shape
@@ -69,18 +68,13 @@ class ByteFilter(NamedTuple):
         return PointSums((depth, self.channels), self.terms, multiply, finished=True)
 
     def _divided(self, pixels: int) -> tuple[Ends, Array]:
-        """Return parts of so many pixels for the threads in use, or of lanes where there are more weights."""
+        """Return the parts of the loop for so many pixels and the threads in use."""
         weights, first, _, (groups, depth, vector, rows, *_), _ = self.operands
-        microseconds = weights.size * pixels / A_MICROSECOND
-        if groups * depth * pixels < weights.size:
-            ends = divided(len(first), microseconds, VECTORS * vector)
-            parts = [(0, pixels, *lanes) for lanes in pairwise(ends.tolist())]
-        else:
-            ends = divided(pixels, microseconds, rows)
-            if len(ends) > 2 and pixels - ends[-2] < rows:  # less than a tile
-                ends = np.append(ends[:-2], pixels)
-            parts = [(*some, *ALL) for some in pairwise(ends.tolist())]
-        return np.arange(len(ends)), np.array(parts, np.int64)
+        kinds, read = ((pixels, rows), (len(first), VECTORS * vector)), groups * depth * pixels
+        shares = tile_shares(*kinds, weights.size * pixels / A_MICROSECOND, read < weights.size)
+        cut = [(*(whole_tiles(place, pixels, rows) for place in some), *lanes) for some, lanes in shares]
+        parts = np.array([part for part in cut if part[0] < part[1]], np.int64)
+        return np.arange(len(parts) + 1), parts
 
     def pieces(self, window: Window, shape: Shape, rows_of_cells: bool) -> list[Piece]:
         """Return the results over the windows of x [N, H, W, C].

@@ -14,12 +14,12 @@ import numpy as np
 from gpunn.kernel import ceil_div, fits_i32
 from gpunn.ops.call import Call
 from gpunn.ops.compiled import OfReals, RealLoops, real_loops
-from gpunn.ops.compiled.sharing import Ends, divided, threads
+from gpunn.ops.compiled.sharing import Ends, threads
 from gpunn.ops.compiled.tiles import VECTORS, in_lanes, packed
 from gpunn.ops.contraction.blocks import Place, RowBlock, Terms, pixels_at_once, row_blocks
 from gpunn.ops.contraction.pieces import Piece, point_pieces, window_pieces
 from gpunn.ops.contraction.prepared import InLoop, bound, constants_only
-from gpunn.ops.contraction.tile_places import Sight, count_parts, seen_by, sight_of
+from gpunn.ops.contraction.tile_places import Sight, count_parts, seen_by, sight_of, tile_shares
 from gpunn.ops.kernels.window import Window, resolve
 from gpunn.ops.memory import aligned
 from gpunn.types import Array, Shape
@@ -99,17 +99,12 @@ class ProductLoop:
         return write
 
     def _divided(self, sight: Sight) -> tuple[Ends, Array, Array, Array]:
-        """Return the parts of the loop for the threads in use, and its operands that say what is seen.
-
-        Threads have pixels of their own, or lanes where there are more weights than numbers of pixels.
-        """
+        """Return the parts of the loop for the threads in use, and its operands that say what is seen."""
         weights, numbers, (*_, vector, rows, _), *_ = self._operands
         pixels, lanes = len(sight.pixels), len(numbers)
-        microseconds = weights.size * pixels / A_MICROSECOND
-        if self._groups * self._shape[3] * pixels < weights.size:
-            ends, parts = sight.by_lanes(divided(lanes, microseconds, VECTORS * vector))
-        else:
-            ends, parts = sight.by_pixels(divided(pixels, microseconds, rows), rows)
+        kinds, read = ((pixels, rows), (lanes, VECTORS * vector)), self._groups * self._shape[3] * pixels
+        shares = tile_shares(*kinds, weights.size * pixels / A_MICROSECOND, read < weights.size)
+        ends, parts = sight.divided(shares, rows)
         return ends, sight.pixels, sight.cells, parts
 
 

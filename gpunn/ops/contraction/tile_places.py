@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Sequence
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from gpunn.ops.compiled.sharing import Ends
-from gpunn.ops.compiled.tiles import ALL
+from gpunn.ops.compiled.sharing import Ends, Range, of_both
 from gpunn.ops.kernels.strides import places_along
 from gpunn.ops.kernels.window import Window
 from gpunn.ops.kernels.window_parts import cells_seen
@@ -48,23 +47,30 @@ class Sight(NamedTuple):
     cells: Array
     parts: Array
 
-    def by_lanes(self, lanes: Ends) -> tuple[Ends, Array]:
-        """Return parts of a loop that have some lanes each, and all that pixels see."""
-        count = len(self.parts)
-        parts = [(*part, *of, 0, 0, 0) for of in pairwise(lanes.tolist()) for part in self.parts.tolist()]
-        return np.arange(len(lanes)) * count, np.array(parts, np.int64)
-
-    def by_pixels(self, pixels: Ends, rows: int) -> tuple[Ends, Array]:
-        """Return parts of a loop that have about some pixels each, in tiles of so many rows."""
+    def divided(self, shares: Iterable[tuple[Range, Range]], rows: int) -> tuple[Ends, Array]:
+        """Return parts of a loop: of each share about its pixels, in tiles of so many rows, and its lanes."""
         parts: list[tuple[int, ...]] = []
         ends = [0]
-        for begin, end in pairwise(pixels.tolist()):
+        for (begin, end), lanes in shares:
             for first, last, *seen in self.parts.tolist():
                 cut = [first + whole_tiles(place - first, last - first, rows) for place in (begin, end)]
                 if cut[0] < cut[1]:
-                    parts.append((*cut, *seen, *ALL, 0, 0, 0))
+                    parts.append((*cut, *seen, *lanes, 0, 0, 0))
             ends.append(len(parts))
         return np.array(ends), np.array(parts, np.int64).reshape(-1, PART)
+
+
+def tile_shares(
+    pixels: tuple[int, int], lanes: tuple[int, int], microseconds: float, by_lanes: bool
+) -> list[tuple[Range, Range]]:
+    """Divide pixels and lanes, so many in steps, among the threads in use.
+
+    microseconds: what all take one thread. by_lanes: threads have lanes of their own, and not pixels, as
+    there are more weights than numbers of pixels.
+    """
+    first, second = (lanes, pixels) if by_lanes else (pixels, lanes)
+    pairs = product(*of_both(first, second, microseconds))
+    return [(b, a) if by_lanes else (a, b) for a, b in pairs]
 
 
 def whole_tiles(place: int, count: int, rows: int) -> int:
