@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from gpunn.ops.compiled.sharing import Ends, Range, of_both
+from gpunn.ops.compiled.sharing import Ends, Range, of_both, threads
 from gpunn.ops.kernels.strides import places_along
 from gpunn.ops.kernels.window import Window
 from gpunn.ops.kernels.window_parts import cells_seen
@@ -65,9 +65,11 @@ def tile_shares(
 ) -> list[tuple[Range, Range]]:
     """Divide pixels and lanes, so many in steps, among the threads in use.
 
-    microseconds: what all take one thread. by_lanes: threads have lanes of their own, and not pixels, as
-    there are more weights than numbers of pixels.
+    microseconds: what all take one thread. by_lanes: threads have lanes of their own, if there are enough,
+    and not pixels, as there are more weights than numbers of pixels.
     """
+    count, step = lanes
+    by_lanes = by_lanes and count > (threads() - 1) * step
     first, second = (lanes, pixels) if by_lanes else (pixels, lanes)
     pairs = product(*of_both(first, second, microseconds))
     return [(b, a) if by_lanes else (a, b) for a, b in pairs]
