@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -126,8 +126,10 @@ def _prepared_integers(call: Call) -> Callable[..., Array]:
     if call.x.dtype is DType.UINT8:
         return partial(resize_bytes.resample, call)
     kind = np.int64 if call.x.dtype is DType.INT16 else np.int32  # of sums with 20 bits more
-    blending = Blending(call.x.shape, call["size"], _ratios(call, _ten_bits), lambda n, c: n.astype(kind))
-    return lambda x: by_blocks(_write_rounded, blending(x.astype(kind)), call.y.dtype.numpy)
+    blend = _when_run(
+        lambda: Blending(call.x.shape, call["size"], _ratios(call, _ten_bits), lambda n, c: n.astype(kind))
+    )
+    return lambda x: by_blocks(_write_rounded, blend(x.astype(kind)), call.y.dtype.numpy)
 
 
 def _write_rounded(total: Array, out: Array) -> None:
@@ -158,7 +160,13 @@ def _blending(shape: Shape, dtype: np.dtype[Any], size: Sequence[int], ratios: S
 
 
 def _prepared_reals(call: Call) -> Callable[..., Array]:
-    return _blending(call.x.shape, call.x.dtype.numpy, call["size"], _ratios(call, _ratio))
+    return _when_run(lambda: _blending(call.x.shape, call.x.dtype.numpy, call["size"], _ratios(call, _ratio)))
+
+
+def _when_run(make: Callable[[], Blending]) -> Callable[[Array], Array]:
+    """Return a function that is made in its first run: its tables are as long as a side of the result."""
+    made = cache(make)
+    return lambda x: made()(x)
 
 
 def _meaning(name: str) -> Callable[..., Array]:
