@@ -19,7 +19,7 @@ from gpunn.ops.compiled import maker
 from gpunn.ops.compiled.team_code import ALONE, ASLEEP, LINE, MOST_LOOKS, PLACES, SLEEPING, memory_of
 from gpunn.types import Array
 
-LONG = 2e-3  # seconds that a round may last after its last part was taken; parts take a few tenths of it
+LATE = 2e-3  # seconds that the thread that asks waits for the others; parts take a tenth of it
 PATIENCE = 200e-6  # seconds that a thread looks for a round, which is more than most operations between two
 _LOOKS = 1000  # that are timed
 
@@ -36,7 +36,7 @@ class Team:
 
     def _begin(self) -> None:
         self._words = memory_of(self.threads)
-        self._words[MOST_LOOKS] = int(self._looks * LONG / PATIENCE)
+        self._words[MOST_LOOKS] = int(self._looks * LATE / PATIENCE)
         self._bells: dict[int, _thread.LockType] = {}  # by place; a thread sleeps while its one is locked
 
     def asked(self, parts: int) -> Array:

@@ -6,7 +6,7 @@ thread takes its own ones, and then those that others have not taken. A round of
 threads. It is closed before its operands go: nobody takes parts any more, and nobody is inside.
 
 Threads that help stay in serve(), where they need no lock of Python's, and look for rounds for some time. So
-a round begins and ends within a microsecond.
+a round begins and ends within one or two microseconds.
 """
 
 from __future__ import annotations
