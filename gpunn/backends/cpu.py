@@ -7,18 +7,19 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import copy_context
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from gpunn.backends import fork
 from gpunn.backends.base import NO_VALUES, Span, Stats, Trace, beginning, copied
+from gpunn.backends.batches import Runner, batches
 from gpunn.backends.blas import HostProducts
 from gpunn.backends.interrupt import ENDED, check, check_not_reentered, current, holding
 from gpunn.backends.lines import joints
 from gpunn.backends.processors import free_processors
 from gpunn.backends.queue import RunQueue
-from gpunn.backends.subnormal import flushing, may_flush
+from gpunn.backends.replay import Replays
 from gpunn.backends.team import team_of
 from gpunn.backends.worker import Job
 from gpunn.errors import OutOfMemoryError
@@ -85,48 +86,6 @@ def widened_constants(operations: Iterable[Operation]) -> dict[Operand, Array]:
     return {o: o.value.astype(np.float32) for o in computed if o.value is not None}
 
 
-class _Batch(NamedTuple):
-    """Consecutive operations that use as many threads; 0 for any. flush: as subnormal.may_flush()."""
-
-    steps: list[Step]
-    threads: int
-    flush: bool | None
-
-
-def _batches(steps: Iterable[tuple[Step, int]]) -> Iterator[_Batch]:
-    """Yield consecutive operations that use as many threads, and may take subnormal numbers for 0, or not."""
-    batch = _Batch([], 0, None)
-    for step, threads in steps:
-        flush = may_flush(step.operation)
-        if 0 < threads != batch.threads > 0 or (flush is not None and batch.flush not in (None, flush)):
-            yield batch
-            batch = _Batch([], 0, None)
-        batch.steps.append(step)
-        known = batch.flush if flush is None else flush
-        batch = batch._replace(threads=batch.threads or threads, flush=known)
-    if batch.steps:
-        yield batch
-
-
-class _Runner:
-    """Runs batches of operations."""
-
-    def __init__(self, products: HostProducts, steps: Iterable[tuple[Step, int]]) -> None:
-        self._products = products
-        self._flushing = flushing()
-        self._batches = [*_batches(steps)]
-
-    def __call__(self, values: Values) -> None:
-        for steps, threads, flush in self._batches:
-            if threads:
-                self._products.use(threads)
-            if flush:
-                with self._flushing:
-                    run_steps(steps, values)
-            else:
-                run_steps(steps, values)
-
-
 def _with_hosted(operations: Iterable[Operation]) -> Iterator[Operation]:
     """Yield operations, and those of their bodies that run within the runs of the same program."""
     for operation in operations:
@@ -152,7 +111,7 @@ class HostBody:
         self._prepared = PreparedGraph(graph, widened_constants(graph.operations))
         self._products = HostProducts(graph.operations, threads)
         steps = ((step, self._products.threads(step.operation)) for step in self._prepared.steps)
-        self._run = _Runner(self._products, steps)
+        self._runner = Runner(self._products, batches(steps))
 
     def __reduce__(self) -> tuple[Callable[[Graph], Graph], tuple[Graph]]:
         return itself, (self.graph,)
@@ -179,7 +138,7 @@ class HostBody:
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         """Compute the outputs, in order, in a run of its program. Raises what run_operation() raises."""
         values = self._prepared.begin(inputs)
-        self._run(values)
+        self._runner.through(run_steps, values)
         return self._prepared.results(values)
 
 
@@ -228,7 +187,6 @@ class CpuProgram:
         of_library = 1 if threads is not None and loops is not None and loops.multiply else threads
         self._products = HostProducts(_with_hosted(plan.model.operations), of_library)
         self._steps = [(step, self._products.threads(step.operation)) for step in self._graph.steps]
-        self._run_batches = _Runner(self._products, self._steps)
         self._initial = dict(plan.model.variables)
         self._state = _dense(self._initial)
         self._memory = Memory()
@@ -236,6 +194,10 @@ class CpuProgram:
         self._buffers: AbstractContextManager[object] = ShortBuffers() if integers else nullcontext()
         self._loops = loops
         self._team = None if loops is None else team_of(threads or free_processors())
+        self._runner: Runner | Replays = Runner(self._products, batches(self._steps))
+        if loops is not None and loops.replay is not None:
+            given = *self._graph.inputs, *self._graph.variables.values()
+            self._runner = Replays(self._runner, self._memory, loops.replay, self._team, given)
         self._lock = fork.lock()  # of a run
         self._starting = fork.lock()  # of what is submitted
         self._frames = frames
@@ -249,31 +211,38 @@ class CpuProgram:
 
     def _run(self, inputs: Sequence[Array], spans: list[Span] | None = None) -> tuple[Array, ...]:
         """Run; `spans` receives the time of each operation."""
-        return tuple(map(copied, self._results(inputs, 1, spans)))
+        return self._results(inputs, 1, True, spans)
 
     def repeat(self, inputs: Sequence[Array], rounds: int) -> tuple[Array, ...]:
-        return self._results(inputs, rounds)
+        return self._results(inputs, rounds, self._loops is not None)  # which write to the same memory again
 
     def _results(
-        self, inputs: Sequence[Array], rounds: int, spans: list[Span] | None = None
+        self, inputs: Sequence[Array], rounds: int, copies: bool, spans: list[Span] | None = None
     ) -> tuple[Array, ...]:
-        """Run `rounds` times, each time on the outputs before; the results may share memory with others."""
-        with holding(self._lock):
-            return copy_context().run(self._locked, inputs, rounds, spans)
+        """Run `rounds` times, each time on the outputs before, of which there may be copies.
 
-    def _locked(self, inputs: Sequence[Array], rounds: int, spans: list[Span] | None) -> tuple[Array, ...]:
+        Without these the results may share memory with others.
+        """
+        with holding(self._lock):
+            return copy_context().run(self._locked, inputs, rounds, copies, spans)
+
+    def _locked(
+        self, inputs: Sequence[Array], rounds: int, copies: bool, spans: list[Span] | None
+    ) -> tuple[Array, ...]:
         # In a context that ends with the run, or with an interrupt.
         self._memory.use()
         use(self._loops)
         TEAM.set(self._team)
         with self._products.of_run(), np.errstate(all="ignore"), self._buffers:
-            results = tuple(inputs)
+            results = tuple([np.asarray(x, order="C") for x in inputs])  # zeros may be one number in memory
             for _ in range(rounds):
                 values = self._graph.begin(results, self._state)
                 self._run_steps(values, spans)
                 if self._state:
                     self._state.update({v: copied(y) for v, y in self._graph.updated(values).items()})
                 results = self._graph.results(values)
+                if copies:
+                    results = tuple(map(copied, results))
             self.stats.runs += rounds
         return results
 
@@ -281,14 +250,14 @@ class CpuProgram:
         if spans is not None:
             self._time_steps(values, spans)
         else:
-            self._run_batches(values)
+            self._runner.through(run_steps, values)
 
     def _time_steps(self, values: Values, spans: list[Span]) -> None:
         start = time.perf_counter()
         for step, threads in self._steps:
-            runner = _Runner(self._products, [(step, threads)])
+            runner = Runner(self._products, batches([(step, threads)]))
             began = time.perf_counter()
-            runner(values)
+            runner.through(run_steps, values)
             spans.append(Span(step.operation.op, began - start, time.perf_counter() - began, step.operation))
 
     def submit(self, inputs: Sequence[Array]) -> Job[tuple[Array, ...]]:

@@ -20,9 +20,10 @@ from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.graph.prepared import Joint
 from gpunn.ops.compiled import equal_rows, real_loops
-from gpunn.ops.compiled.sharing import rows_divided
+from gpunn.ops.compiled.capture import of_loops
+from gpunn.ops.compiled.sharing import rows_divided, whole
 from gpunn.ops.contraction.prepared import UNBOUNDED, Ends, clamp_ends
-from gpunn.ops.memory import LEAST_BYTES, empty
+from gpunn.ops.memory import empty
 from gpunn.ops.movement import basic
 from gpunn.passes.scale import change_of
 from gpunn.types import Array, DType, Shape
@@ -139,21 +140,21 @@ def _sum_of_tensors(operation: Operation, private: Mapping[Operand, Operation]) 
         return None
     ends, operands = _ends(operation), [i for i in operation.inputs if i is not None and i.value is None]
     types = {o.type for o in (*operands, *operation.outputs)}
-    if ends is None or len(types) > 1 or len(operands) < 2:
+    if ends is None or len(types) > 1 or len(operands) < 2 or not operation.outputs[0].type.rank:
         return None
     for a, b in (operands, operands[::-1]):
         pad = private.get(b)
         x = None if pad is None else _with_fewer_channels(pad)
         if pad is not None and x is not None:
             return Joint((a, x), partial(_added, operation, ends, pad), (pad,))
-    return None if ends is UNBOUNDED else Joint(tuple(operands), partial(_added, operation, ends, None))
+    return Joint(tuple(operands), partial(_added, operation, ends, None))
 
 
 def _product_by_channel(operation: Operation) -> Joint | None:
-    """Return a product of a large tensor with one that has a number for each channel."""
+    """Return a product of a tensor with one that has a number for each channel."""
     ends, (y, *_) = _ends(operation) if operation.op == "mul" else None, operation.outputs
     operands = [i for i in operation.inputs if i is not None and i.value is None]
-    if ends is None or len(operands) < 2 or y.type.nbytes < LEAST_BYTES:
+    if ends is None or len(operands) < 2:
         return None
     for x, numbers in (operands, operands[::-1]):
         channels = numbers.type.size
@@ -170,13 +171,15 @@ def _multiplied(operation: Operation, ends: Ends) -> Callable[[Array, Array], Ar
         return compute
     rows, together = _in_rows(shape)
     line = np.full((2, rows[1]), _NEUTRAL[_LAST])  # of one run at a time
-    factors, parts = line[0].reshape(together, -1), rows_divided(rows[0], math.prod(shape))
+    parts, nbytes = rows_divided(rows[0], math.prod(shape)), line.itemsize * shape[-1]
+    copies = whole(together), line.reshape(-1).view(np.uint8)
+    places = np.zeros(1, np.int64), np.zeros(1, np.int64), (together, nbytes), (0, nbytes)
 
     def multiply(x: Array, numbers: Array) -> Array:
-        result = empty(shape, np.float32)
-        factors[...] = numbers.reshape(-1)
+        result, (all_factors, factors) = empty(shape, np.float32), copies
+        loops.copy_rows(all_factors, numbers.reshape(-1).view(np.uint8), *places, factors)
         loops.scaled(parts, x.reshape(rows), line, ends, result.reshape(rows))
-        return result
+        return of_loops(result)
 
     return multiply
 
@@ -212,7 +215,7 @@ def _added(operation: Operation, ends: Ends, pad: Operation | None) -> Callable[
         result = empty(shape, np.float32)
         narrow = rows if pad is None else (pixels, b.shape[-1])
         loops.added(parts, a.reshape(rows), b.reshape(narrow), ends, result.reshape(rows))
-        return result
+        return of_loops(result)
 
     return add
 
@@ -228,7 +231,7 @@ def _by_channel(line: _Line) -> Callable[[Array], Array]:
     def compute(x: Array) -> Array:
         result = empty(shape, np.float32)
         loops.scaled(parts, x.reshape(rows), numbers, line.ends, result.reshape(rows))
-        return result
+        return of_loops(result)
 
     return compute
 

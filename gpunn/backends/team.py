@@ -39,13 +39,17 @@ class Team:
         self._words[MOST_LOOKS] = int(self._looks * LATE / PATIENCE)
         self._bells: dict[int, _thread.LockType] = {}  # by place; a thread sleeps while its one is locked
 
-    def asked(self, parts: int) -> Array:
+    def asked(self, ends: Array, operands: tuple[Any, ...]) -> Array:
+        """Return the memory of the team, after waking the threads for the parts of a loop."""
+        return self.woken(len(ends) - 1)
+
+    def woken(self, parts: int) -> Array:
         """Return the memory of the team, after waking the threads for so many parts.
 
         An interrupt finds each thread asleep, or rung for: the next one to ask does the rest.
         """
         words = self._words
-        if words[SLEEPING] and not words[ALONE]:
+        if parts > 1 and words[SLEEPING] and not words[ALONE]:
             for place in range(1, min(parts, self.threads)):
                 if words[PLACES + place * LINE + ASLEEP]:
                     self._wake(place)

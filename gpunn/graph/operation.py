@@ -167,7 +167,8 @@ class Operation:
         if activation is not None:
             result = self.outputs[0].type
             apply = activating(activation, result.dtype.numpy, result.shape)
-            return lambda *inputs: np.asarray(apply(np.asarray(compute(*inputs))))
+            # A view, for it may change what of_loops() got (gpunn.ops.compiled.capture).
+            return lambda *inputs: np.asarray(apply(np.asarray(compute(*inputs)))).view()
         return (lambda *inputs: np.asarray(compute(*inputs))) if scalars else compute
 
     def _direct_integers(self) -> Callable[..., Any] | None:
@@ -243,7 +244,7 @@ class Operation:
                 self._expect_shapes(results)
             if activation is None or ready is not None:  # which applies it, see Facets
                 return results
-            return tuple(apply(np.asarray(r), activation) for r in results)
+            return tuple(apply(np.asarray(r), activation).view() for r in results)  # as in direct()
 
         return compute
 

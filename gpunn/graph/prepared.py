@@ -18,10 +18,15 @@ Values = list[Array | None]
 
 
 class Step(NamedTuple):
-    """An operation, and the function that computes its results among values."""
+    """An operation, and the function that computes its results among values.
+
+    results, gone: the numbers of its results, and of values that it forgets afterwards.
+    """
 
     operation: Operation
     run: Callable[[Values], None]
+    results: Sequence[int] = ()
+    gone: Sequence[int] = ()
 
 
 class Joint(NamedTuple):
@@ -120,17 +125,19 @@ class PreparedGraph:
             run = _direct_step(direct, inputs, [number for number, _ in stored])
         else:
             run = _stored_step(operation.prepared(), inputs, stored)
-        return Step(operation, self._freeing(run, operation))
+        return self._freeing(run, operation)
 
     def _joint_step(self, operation: Operation, joint: Joint) -> Step:
         inputs, (result,) = [self._number(i) for i in joint.operands], operation.outputs
         run = _made_step(joint.make, inputs, self._fresh(result))
-        return Step(operation, self._freeing(run, operation, *joint.before))
+        return self._freeing(run, operation, *joint.before)
 
-    def _freeing(self, run: Callable[[Values], None], *done: Operation) -> Callable[[Values], None]:
-        dead = [o for operation in done for o in self._dead.get(operation, ())]
+    def _freeing(self, run: Callable[[Values], None], last: Operation, *before: Operation) -> Step:
+        """Return the step of an operation, and of those before it that it computes, too."""
+        dead = [o for operation in (last, *before) for o in self._dead.get(operation, ())]
         gone = [self._numbers[o] for o in dead if _is_large(o) and o in self._numbers]
-        return _freeing(run, gone) if gone else run
+        results = [self._numbers[o] for o in last.outputs]
+        return Step(last, _freeing(run, gone) if gone else run, results, gone)
 
 
 def _freeing(run: Callable[[Values], None], gone: Sequence[int]) -> Callable[[Values], None]:

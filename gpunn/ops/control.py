@@ -14,6 +14,7 @@ from gpunn.ops.op import op
 from gpunn.types import Array, DType, TensorType
 
 
+@runtime_checkable
 class Body(Protocol):
     """A graph as an attribute: its types, and a way to run it."""
 

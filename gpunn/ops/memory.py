@@ -34,6 +34,8 @@ _Kind = tuple[Shape, np.dtype[Any]]
 class Memory:
     """Buffers, each of which is the memory of one array or is idle. One thread at a time asks for arrays."""
 
+    _least = LEAST_BYTES
+
     def __init__(self) -> None:
         self._idle: list[_Buffer] = []  # the smallest first
         self._used: dict[int, tuple[weakref.ref[Array], _Buffer]] = {}  # by the id: references have no hash
@@ -51,7 +53,7 @@ class Memory:
         """Return an array of any content. Views of it keep its memory in use, too."""
         kind = np.dtype(dtype)
         nbytes = math.prod(shape) * kind.itemsize
-        if nbytes < LEAST_BYTES:
+        if nbytes < self._least:
             return np.empty(shape, kind)
         buffer = self._take(nbytes)
         # The base of this array is no array, so it becomes the base of all views.
@@ -72,7 +74,7 @@ class Memory:
         if buffer is None or buffer.nbytes < nbytes:
             views.clear()
             self._scratch.pop(name, None)  # free before there is another one
-            buffer = self._scratch[name] = _Buffer(max(nbytes, LEAST_BYTES))
+            buffer = self._scratch[name] = self._new(max(nbytes, self._least))
         if len(views) >= MOST_VIEWS:
             views.clear()
         made = views[shape, dtype] = np.ndarray(shape, dtype, buffer.data)
@@ -87,10 +89,19 @@ class Memory:
         if place < len(self._idle) and self._idle[place].nbytes <= MOST_TIMES * nbytes:
             return self._idle.pop(place)
         try:
-            return _Buffer(nbytes)
+            return self._new(nbytes)
         except MemoryError:
             self._idle.clear()
-            return _Buffer(nbytes)
+            return self._new(nbytes)
+
+    def _new(self, nbytes: int) -> _Buffer:
+        return _Buffer(nbytes)
+
+    def release(self) -> None:
+        """Free what no array uses, and scratch."""
+        self._idle.clear()
+        self._scratch.clear()
+        self._views.clear()
 
     def use(self) -> None:
         """Let empty() take the memory of arrays from here, up to the end of this context."""
@@ -104,6 +115,37 @@ class Memory:
             yield
         finally:
             _CURRENT.reset(token)
+
+
+class FixedMemory(Memory):
+    """Memory whose buffers stay as long as it does: for calls that are computed again at the same places.
+
+    Its scratch is as large as that of another memory from the start.
+    """
+
+    _least = 1
+
+    def __init__(self, other: Memory) -> None:
+        super().__init__()
+        self._all: list[_Buffer] = []
+        for name, buffer in other._scratch.items():
+            self._scratch[name] = self._new(buffer.nbytes)
+
+    def _new(self, nbytes: int) -> _Buffer:
+        buffer = _Buffer(nbytes)
+        self._all.append(buffer)
+        return buffer
+
+    def again(self, array: Array) -> Array | None:
+        """Return another array at the place of a dense one in these buffers; None if it lies elsewhere.
+
+        It does not keep others from getting the place.
+        """
+        address = array.ctypes.data
+        for buffer in self._all:
+            if 0 <= address - buffer.address < buffer.nbytes:
+                return np.ndarray(array.shape, array.dtype, buffer.data, address - buffer.address)
+        return None
 
 
 class ShortBuffers:
@@ -136,12 +178,12 @@ def aligned(array: Array) -> Array:
 
 
 class _Buffer:
-    __slots__ = ("data", "nbytes")
+    __slots__ = ("address", "data", "nbytes")
 
     def __init__(self, nbytes: int) -> None:
         room: Array = np.empty(nbytes + ALIGNMENT, np.uint8)
         start = -room.ctypes.data % ALIGNMENT
-        self.nbytes = nbytes
+        self.address, self.nbytes = room.ctypes.data + start, nbytes
         self.data = room[start : start + nbytes].data
 
 
@@ -180,9 +222,8 @@ def by_blocks(
     results. out: where they shall lie; may be x.
     """
     kind = x.dtype if dtype is None else dtype
-    few = x.ndim and 0 < x.size <= block
-    result: Array = out if out is not None else np.empty(x.shape, kind) if few else empty(x.shape, kind)
-    if few or not result.flags.c_contiguous:
+    result = out if out is not None else empty(x.shape, kind)
+    if (x.ndim and 0 < x.size <= block) or not result.flags.c_contiguous:
         write(x, result)
         return result
     source, target = x.reshape(-1), result.reshape(-1)

@@ -82,7 +82,7 @@ def test_threads_sleep_and_wake(loops: compiled.RealLoops, four: Team) -> None:
 
     def await_sleeping(count: int) -> None:
         deadline = time.monotonic() + 30
-        while four.asked(1)[SLEEPING] != count:  # a single part wakes nobody
+        while four.woken(1)[SLEEPING] != count:  # a single part wakes nobody
             assert time.monotonic() < deadline
             time.sleep(PATIENCE)
 
@@ -96,7 +96,7 @@ def test_threads_sleep_and_wake(loops: compiled.RealLoops, four: Team) -> None:
 
 def test_a_thread_works_alone_after_a_round_that_lasted_long(loops: compiled.RealLoops, four: Team) -> None:
     numbers, add = counting(loops)
-    words = four.asked(1)
+    words = four.woken(1)
     add()
     assert words[MOST_LOOKS] > 0 and not words[ALONE]
     words[MOST_LOOKS] = -1  # so that each round has lasted too long

@@ -15,7 +15,16 @@ from contextvars import ContextVar
 from functools import cache
 from typing import NamedTuple
 
-from gpunn.ops.compiled.making import IntegerLoops, Loop, Maker, OfBytes, OfReals, RealLoops, StepLoops
+from gpunn.ops.compiled.kinds import (
+    IntegerLoops,
+    Loop,
+    OfBytes,
+    OfReals,
+    RealLoops,
+    Replay,
+    StepLoops,
+)
+from gpunn.ops.compiled.making import Maker
 from gpunn.ops.compiled.sharing import Shared
 
 TOGETHER = 512  # elements of several pixels that a loop takes at a time, so that starting it costs little
@@ -29,6 +38,7 @@ __all__ = [
     "OfBytes",
     "OfReals",
     "RealLoops",
+    "Replay",
     "Shared",
     "StepLoops",
     "depthwise_loop",
@@ -51,11 +61,15 @@ def equal_rows(pixels: int, channels: int) -> int:
 
 
 class Loops(NamedTuple):
-    """The loops of this package that a program uses; None for those of a kind that it does not have."""
+    """The loops of this package that a program uses; None for those of a kind that it does not have.
+
+    replay: computes calls again that have been captured.
+    """
 
     reals: RealLoops | None
     integers: IntegerLoops | None
     steps: StepLoops | None = None
+    replay: Replay | None = None
 
     @property
     def multiply(self) -> bool:
@@ -80,7 +94,7 @@ def load(reals: bool = True, integers: bool = True, steps: bool = True) -> Loops
     try:
         found = maker()
         of_types = found.reals if reals else None, found.integers if integers else None
-        return Loops(*of_types, found.steps if steps else None)
+        return Loops(*of_types, found.steps if steps else None, found.replay)
     except ImportError as error:  # numba refuses versions of numpy that it does not know
         reason = f"numba cannot be used, so loops run in numpy: {error}"
     except Exception as error:  # another version of numba or LLVM than those that are known

@@ -111,17 +111,6 @@ def floors(
             to[k] = np.int32(high if t > high else t) - offset
 
 
-def sums(x: Array, total: Array) -> None:
-    """Add stored integers [B, P, C] to int32 [B, C]."""
-    batch, pixels, channels = x.shape
-    for b in range(batch):
-        row = total[b]
-        for p in range(pixels):
-            numbers = x[b, p]
-            for k in range(channels):
-                row[k] += np.int32(numbers[k])
-
-
 def pair_sums(
     some: Range,
     a: Array,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from pathlib import Path
 from types import FunctionType
-from typing import Any, NamedTuple
+from typing import Any
 
 from gpunn.ops.compiled import (
     channel_products,
@@ -23,73 +23,26 @@ from gpunn.ops.compiled import (
     rows,
     softmax,
     steps,
+    sums,
     turn,
 )
+from gpunn.ops.compiled.kinds import IntegerLoops, Loop, OfBytes, OfReals, RealLoops, Replay, StepLoops
+from gpunn.ops.compiled.part_code import part_code
 from gpunn.ops.compiled.sharing import Shared, shared_loop
-from gpunn.ops.compiled.team_code import code_for, compute, part_code, part_of, serve, share, take
+from gpunn.ops.compiled.team_code import (
+    code_for,
+    compute,
+    part_of,
+    record,
+    replay,
+    serve,
+    share,
+    take,
+)
 from gpunn.ops.compiled.tiles import boxes, tile_code
-from gpunn.ops.compiled.vectors import OF_BYTES, OF_REALS, Sizes, Write, vector_sizes, written
+from gpunn.ops.compiled.vectors import OF_BYTES, OF_REALS, Write, vector_sizes, written
 
 FOLDER = Path(__file__).parent
-
-Loop = Callable[..., None]
-
-
-class OfBytes(NamedTuple):
-    """Loops over bytes, for a CPU with instructions for them; `sizes` are those of its vectors."""
-
-    dot_products: Shared
-    channel_products: Shared
-    sizes: Sizes
-
-
-class OfReals(NamedTuple):
-    """The loop of products of float32, for a CPU that adds a product with one rounding."""
-
-    products: Shared
-    sizes: Sizes
-
-
-class RealLoops(NamedTuple):
-    """The loops for float32; of_tiles: None where the CPU has no instructions for them."""
-
-    finish: Shared
-    scaled: Shared
-    added: Shared
-    gated: Shared
-    softmax: Shared
-    row_norms: Shared
-    depthwise: Shared
-    pools: Shared
-    turn: Shared
-    copy_rows: Shared
-    of_tiles: OfReals | None
-
-
-class IntegerLoops(NamedTuple):
-    """The loops for stored integers of 8 bits; of_bytes: None where the CPU has no instructions for them."""
-
-    requantize: Shared
-    floors: Shared
-    sums: Loop
-    pools: Shared  # maxima
-    pair_sums: Shared
-    lines: Shared
-    look_up: Shared
-    depthwise: Shared  # of sums in float32
-    turn: Shared
-    copy_rows: Shared
-    of_bytes: OfBytes | None
-
-
-class StepLoops(NamedTuple):
-    """The loops for steps of recurrent layers of float32; `lanes` are those of their vectors."""
-
-    rnn: Loop
-    lstm: Loop
-    gru: Loop
-    gru_after: Loop
-    lanes: int
 
 
 class Maker:
@@ -105,8 +58,8 @@ class Maker:
         self._jitable(boxes)
         for function, (write, word) in code_for(platform.machine()).items():
             self._known[function] = written(write, 1, word)
-        self._jitable(take)
-        self._jitable(compute)
+        for own in (take, compute, record):
+            self._jitable(own)
         self._words = numba.types.Array(self._index, 1, "C")
 
     @cached_property
@@ -125,6 +78,8 @@ class Maker:
             self._pools(single),
             self._turn(types.uint32),
             self.copy_rows,
+            self.place_rows,
+            self._shared(sums.channel_means, (given(single, 3), single, result(single))),
             self.of_tiles,
         )
 
@@ -141,16 +96,26 @@ class Maker:
                 loops.floors,
                 *((given(single, 2), *line(r), result(s)) for r in (double, single) for s in stored),
             ),
-            self._compiled(loops.sums, *((given(s, 3), result(self._types.int32)) for s in stored)),
+            self._stored_means(),
             self._pools(self._types.uint8),
             self._shared(loops.pair_sums, *((given(s), given(s), *added, result(s, 1)) for s in stored)),
             self._lines(),
+            self._shared(rows.channel_rows, (given(self._types.uint8), given(single, 2), result(single))),
             self._look_up(),
             self.depthwise,
             self._turn(self._types.uint8),
             self.copy_rows,
+            self.place_rows,
+            self._shared(row_copies.flipped, (given(self._types.uint8), index, result(self._types.uint8, 1))),
             self.of_bytes,
         )
+
+    def _stored_means(self) -> Shared:
+        self._jitable(sums.add_up)
+        index, least = self._index, self._given(self._types.int32, 2)
+        further = least, index, self._pair(self._double), index
+        kinds = ((self._given(s, 3), *further, self._result(s)) for s in self._stored)
+        return self._shared(sums.stored_means, *kinds)
 
     @cached_property
     def steps(self) -> StepLoops:
@@ -239,6 +204,13 @@ class Maker:
         operands = self._given(byte), *places, *(self._pair(self._index),) * 2, self._result(byte, 1)
         return self._shared(row_copies.copy_rows, operands)
 
+    @cached_property
+    def place_rows(self) -> Shared:
+        """Compile the loop of copies amid padding, or load it."""
+        byte, index = self._types.uint8, self._index
+        operands = self._given(byte), self._given(index), self._types.UniTuple(index, 3), index, index
+        return self._shared(row_copies.place_rows, (*operands, self._result(byte, 1)))
+
     def _teach(self, function: Loop, write: Write, lanes: int | None = None) -> None:
         """Let loops that are compiled later have the code that `write` writes for a function."""
         if function not in self._known:
@@ -301,6 +273,14 @@ class Maker:
     def serve(self) -> Loop:
         """Compile what the threads of a team do that help, or load it."""
         found: Loop = self._compiled(serve, (self._words, self._index, self._index))
+        return found
+
+    @cached_property
+    def replay(self) -> Replay:
+        """Compile what computes recorded calls of loops, or load it."""
+        found: Replay = self._compiled(
+            replay, (self._words, self._given(self._index, 2), self._types.boolean)
+        )
         return found
 
     def _shared(self, loop: Loop, *signatures: tuple[Any, ...], lanes: int | None = None) -> Shared:

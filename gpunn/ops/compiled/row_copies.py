@@ -1,12 +1,16 @@
-"""Copies of rows of bytes, as a loop."""
+"""Copies of rows of bytes, as loops."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from gpunn.ops.compiled.vectors import Code
 from gpunn.types import Array
+
+TOGETHER = 64  # bytes of a vector, of which parts are
 
 
 def copy_rows(
@@ -32,6 +36,45 @@ def copy_rows(
 def copy_row(x: Array, place: int, out: Array, target: int, width: int) -> None:
     """Copy bytes that lie side by side."""
     out[target : target + width] = x[place : place + width]
+
+
+def place_rows(
+    some: tuple[int, int],
+    x: Array,
+    places: Array,
+    sizes: tuple[int, int, int],
+    around: int,
+    flip: int,
+    out: Array,
+) -> None:
+    """Write some rows of flat `out`: bytes of flat x, and padding around them.
+
+    places: where each row begins in x; one that begins below 0 is padding alone. sizes: the bytes in front of
+    those of x, of these, and of a whole row. flip: bits of x that are turned round. around: what padding is.
+    """
+    before, width, whole = sizes
+    value, turned = np.uint8(around), np.uint8(flip)
+    for row in range(*some):
+        to, place = out[row * whole : (row + 1) * whole], places[row]
+        if place < 0:
+            for k in range(whole):
+                to[k] = value
+            continue
+        own, source = to[before : before + width], x[place : place + width]
+        for k in range(before):
+            to[k] = value
+        for k in range(width):
+            own[k] = source[k] ^ turned
+        for k in range(before + width, whole):
+            to[k] = value
+
+
+def flipped(some: tuple[int, int], x: Array, flip: int, out: Array) -> None:
+    """Write some bytes of flat x, of which the bits of `flip` are turned round."""
+    begin, end = some
+    source, to, turned = x[begin:end], out[begin:end], np.uint8(flip)
+    for k in range(len(to)):
+        to[k] = source[k] ^ turned
 
 
 def copy_row_code(code: Code, operands: Sequence[Any]) -> None:

@@ -76,6 +76,18 @@ def lines_code(code: Code, operands: Sequence[Any]) -> None:
     code.store(code.stored(number, ends, kind), target)
 
 
+def channel_rows(some: tuple[int, int], values: Array, table: Array, out: Array) -> None:
+    """Write the numbers [R, C] of channels for lines(): those of a table [R, 256] for their values.
+
+    Channels repeat: `values` are those of the first ones.
+    """
+    count = len(values)
+    for k in range(*some):
+        value = values[k % count]
+        for row in range(len(table)):
+            out[row, k] = table[row, value]
+
+
 def look_up(some: tuple[int, int], x: Array, table: Array, out: Array) -> None:
     """Write the entries of a table of 256 bytes for some bytes; all are flat."""
     begin, end = some

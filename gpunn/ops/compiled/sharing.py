@@ -18,7 +18,8 @@ from gpunn.types import Array
 
 LEAST = 4.0  # microseconds of a part; a round of parts begins and ends in one or two
 A_MICROSECOND = 1 << 12  # numbers that most loops over elements compute in one
-OF_EXPONENTIALS, OF_TABLES = 1 << 11, 1 << 14  # the same for those of exponentials, and of tables
+# The same for those of exponentials, of tables, and of copies of bytes
+OF_EXPONENTIALS, OF_TABLES, OF_COPIES = 1 << 11, 1 << 14, 1 << 14
 MOST_PARTS = 4  # of each thread, so that others go on with what a disturbed one leaves
 LONG = 150.0  # microseconds of a part, of which a loop rather has more
 
@@ -35,12 +36,12 @@ class Team(Protocol):
     def threads(self) -> int:
         """Return how many there are."""
 
-    def asked(self, parts: int) -> Array:
-        """Return the memory of the team, after waking the threads for so many parts."""
+    def asked(self, ends: Ends, operands: tuple[Any, ...]) -> Array:
+        """Return the memory of the team, after waking the threads for the parts of a loop."""
 
 
 TEAM: ContextVar[Team | None] = ContextVar("team", default=None)
-_ALONE = memory_of(1)
+ALONE = memory_of(1)  # of a thread that shares loops with no other one
 
 
 def threads() -> int:
@@ -103,9 +104,8 @@ def shared_loop(code: Loop, *first: Any) -> Shared:
     """
 
     def compute(ends: Ends, *operands: Any) -> None:
-        team = TEAM.get() if len(ends) > 2 else None
-        words = _ALONE if team is None else team.asked(len(ends) - 1)
-        code(words, ends, (*first, *operands) if first else operands)
+        given, team = (*first, *operands) if first else operands, TEAM.get()
+        code(ALONE if team is None else team.asked(ends, given), ends, given)
 
     return compute
 

@@ -7,6 +7,9 @@ threads. It is closed before its operands go: nobody takes parts any more, and n
 
 Threads that help stay in serve(), where they need no lock of Python's, and look for rounds for some time. So
 a round begins and ends within one or two microseconds.
+
+A loop is a call: the address of a part's code, and operands in memory. Where words have room for a record,
+they also receive each call, with a copy of its operands: replay() computes it again, and those behind it.
 """
 
 from __future__ import annotations
@@ -27,6 +30,8 @@ USED_BITS = 16
 CODE, OPERANDS, ROUND, THREADS, USED, FLAGS, FAILED, ALONE = range(3 * LINE, 4 * LINE)
 # How many threads do not look for rounds; how many looks a round may last after its last part was taken
 SLEEPING, MOST_LOOKS = range(4 * LINE, 4 * LINE + 2)
+# Where the next call is recorded, or 0; how many programs replay calls of several parts, so threads look on
+RECORD, REPLAYING = range(4 * LINE + 2, 4 * LINE + 4)
 PLACES = 5 * LINE  # a line for each thread
 _ORDER, _WORD = "seq_cst", 8  # of what is read and written in one step: the order for all, and its bytes
 ROUNDS_ALONE = 512  # after one that lasted longer: the system stopped a thread, and may do so again
@@ -43,9 +48,43 @@ def memory_of(threads: int) -> Array:
 
 def share(words: Array, ends: Array, operands: tuple[Any, ...]) -> None:
     """Compute the parts of a loop. Raises MemoryError if there is none for one of them."""
-    code, place = part_of(ends, operands)
-    if compute(words, len(ends) - 1, code, place) != 0:
+    call = part_of(ends, operands)
+    if words[RECORD] != 0:
+        record(words, len(ends) - 1, call)
+    if compute(words, len(ends) - 1, call[0], call[1]) != 0:
         raise MemoryError("a loop got no memory")
+
+
+def record(words: Array, parts: int, call: tuple[Any, ...]) -> None:
+    """Write a call behind those before: its words, its parts, and its own words of part_of(), then operands.
+
+    Where there is no room, only the place of the next call goes on.
+    """
+    size, count = call[2], len(call)
+    place = words[RECORD]
+    words[RECORD] += 2 + count + size
+    if words[RECORD] > len(words):
+        return
+    words[place], words[place + 1] = 2 + count + size, parts
+    for k in range(count):
+        words[place + 2 + k] = call[k]
+    for k in range(size):
+        words[place + 2 + count + k] = word_at(call[1] + k * _WORD)
+
+
+def replay(words: Array, calls: Array, several: bool) -> Any:
+    """Compute calls, rows of parts, code and place, one after the other; return 0, or else as call().
+
+    several: there are calls of several parts, for which threads look on until the last call.
+    """
+    failed, look_on = 0, several and words[ALONE] == 0
+    if look_on:
+        added(words, REPLAYING, 1)
+    for k in range(len(calls)):
+        failed |= compute(words, calls[k, 0], calls[k, 1], calls[k, 2])
+    if look_on:
+        added(words, REPLAYING, -1)
+    return failed
 
 
 def compute(words: Array, parts: int, code: int, place: int) -> Any:
@@ -103,7 +142,8 @@ def serve(words: Array, place: int, looks: int) -> None:
     while left > 0:
         found = loaded(words, OPEN)
         if found == 0 or found == known:
-            left -= 1
+            if loaded(words, REPLAYING) == 0:
+                left -= 1
             rest()
             continue
         if place < found & ((1 << USED_BITS) - 1):
@@ -153,8 +193,17 @@ def use_flags(flags: int) -> None:
     """Compute with subnormal numbers as another thread."""
 
 
-def part_of(ends: Array, operands: tuple[Any, ...]) -> tuple[Any, Any]:
-    """Return the address of the code of a part, and that of its operands: of the loop that is shared."""
+def word_at(address: int) -> Any:
+    """Return a word of memory."""
+    raise TypeError("only machine code has addresses")
+
+
+def part_of(ends: Array, operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a call of the loop that is shared: the address of the code of a part, and that of its operands.
+
+    Behind them: how many words these are, and in which of them the address of each array lies. No array
+    counts who refers to it.
+    """
     raise TypeError("only machine code has addresses")
 
 
@@ -201,6 +250,9 @@ def code_for(machine: str) -> dict[Callable[..., Any], tuple[Write, bool]]:
             room = code.utils.alloca_once_value(code.builder, code.builder.trunc(operands[0], number))
             code.effect("x86.sse.ldmxcsr", code.builder.bitcast(room, pointer))
 
+    def read_word(code: Code, operands: Sequence[Any]) -> Any:
+        return code.builder.load(code.builder.inttoptr(operands[0], ir.IntType(64).as_pointer()))
+
     def call_part(code: Code, operands: Sequence[Any]) -> Any:
         address, place, part = operands
         of, kind = code.builder, ir.FunctionType(number, [pointer, part.type])
@@ -216,63 +268,5 @@ def code_for(machine: str) -> dict[Callable[..., Any], tuple[Write, bool]]:
         flags: (read_flags, True),
         use_flags: (write_flags, False),
         call: (call_part, True),
+        word_at: (read_word, True),
     }
-
-
-def part_code(loop: Callable[..., None]) -> Any:
-    """Return part_of() as machine code of a loop that gets a part, two numbers, before its operands."""
-    from llvmlite import ir
-    from numba import extending
-    from numba import types as known_types
-
-    library: Any = extending  # parts of both have no annotations
-    types: Any = known_types
-
-    def typed(typing: Any, ends: Any, operands: Any) -> Any:
-        signature = types.void(types.UniTuple(types.int64, 2), *operands.types)
-
-        def code(context: Any, builder: Any, _: Any, values: Any) -> Any:
-            compiled, word = _linked(context, loop, signature), ir.IntType(64)
-            utils = Code(builder, 1).utils
-            room = utils.alloca_once_value(builder, utils.pack_struct(builder, values))
-            kind = ir.FunctionType(ir.IntType(32), [ir.IntType(8).as_pointer(), word])
-            part = ir.Function(builder.module, kind, f"{builder.function.name}.part")
-            part.linkage = "internal"
-            of = ir.IRBuilder(part.append_basic_block())
-            place, number = part.args
-            kept = of.load(of.bitcast(place, room.type))
-            first = of.gep(context.make_array(ends)(context, of, of.extract_value(kept, 0)).data, [number])
-            both = utils.pack_array(of, [of.load(of.gep(first, [word(k)])) for k in range(2)])
-            own = utils.unpack_tuple(of, of.extract_value(kept, 1))
-            status, _ = context.call_internal_no_propagate(of, compiled.fndesc, signature, [both, *own])
-            of.ret(status.code)
-            return utils.pack_array(builder, [builder.ptrtoint(address, word) for address in (part, room)])
-
-        return types.UniTuple(types.int64, 2)(ends, operands), code
-
-    return library.intrinsic(typed)
-
-
-def _linked(context: Any, loop: Callable[..., None], signature: Any) -> Any:
-    """Compile a loop to be linked with the code that is being compiled; return what numba tells of it.
-
-    It is optimised there. numba would do so before, too, and make machine code of it that nobody calls, for
-    which all loops would take half as long again.
-    """
-    from numba.core import compiler as known_compiler
-
-    compiler: Any = known_compiler
-    library = context.codegen().create_library(loop.__name__)
-
-    def leave_as_it_is() -> None:
-        library._finalized = True
-
-    if hasattr(library, "_finalized") and hasattr(library, "_optimize_final_module"):
-        library._optimize_final_module, library._finalize_final_module = (lambda: None), leave_as_it_is
-    flags = compiler.Flags()
-    flags.nrt = flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
-    flags.error_model = "numpy"
-    operands = context.typing_context, context, library, loop, signature.args, signature.return_type
-    found = compiler.compile_internal(*operands, flags, {})
-    context.active_code_library.add_linking_library(library)
-    return found

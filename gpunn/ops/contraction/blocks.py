@@ -50,6 +50,10 @@ class Sums(Protocol):
     def finished(self) -> bool:
         """Tell whether the sums have become stored results."""
 
+    @property
+    def of_loops(self) -> bool:
+        """Tell whether shared loops alone write them."""
+
     def __call__(self, x: Array, room: Room) -> Iterator[Block]:
         """Write the sums of x where `room` says, and yield each block when it is there."""
 
@@ -214,19 +218,15 @@ class Stored:
 class PointSums:
     """Products of rows of C numbers, the last axis of any x, with a filter for O channels.
 
-    shape: C and O. multiply: writes the products of rows of terms, or stored results if `finished`.
+    shape: C and O. multiply: writes the products of rows of x, or stored results by shared loops if
+    `finished`.
     """
 
     def __init__(
-        self,
-        shape: tuple[int, int],
-        terms: Terms,
-        multiply: Callable[[Array, Array], None],
-        finished: bool = False,
+        self, shape: tuple[int, int], multiply: Callable[[Array, Array], None], finished: bool = False
     ) -> None:
-        self.finished = finished
+        self.finished = self.of_loops = finished
         self._depth = shape[0]
-        self._terms = terms
         self._most = pixels_at_once(max(shape)) * (threads() if finished else 1)
         self._multiply = multiply
 
@@ -239,7 +239,14 @@ class PointSums:
         stored = terms.exact and few and matrix.size >= LEAST_STORED
         multiply = Stored(matrix, terms).multiply if stored else partial(terms.multiply, matrix)
         depth, channels = matrix.shape
-        return cls((depth, channels), terms, multiply)
+
+        def multiply_terms(rows: Array, out: Array) -> None:
+            if rows.dtype != terms.dtype:
+                stored, rows = rows, scratch("terms", rows.shape, terms.dtype)
+                terms.write(stored, rows)
+            multiply(rows, out)
+
+        return cls((depth, channels), multiply_terms)
 
     def __call__(self, x: Array, room: Room) -> Iterator[Block]:
         """Write the sums of x where `room` says."""
@@ -250,26 +257,20 @@ class PointSums:
             part = rows[first : first + step]
             last = first + len(part)
             found = room(first, last)
-            self._write(part, found)
+            self._multiply(part, found)
             yield first, last, found
 
     def at_once(self, pixels: int) -> AtOnce | None:
         """Return what writes the sums of so many pixels, if they are one block."""
         shape = pixels, self._depth
-        return None if not 0 < pixels <= self._most else lambda x, out: self._write(x.reshape(shape), out)
-
-    def _write(self, rows: Array, out: Array) -> None:
-        if rows.dtype != self._terms.dtype:
-            stored, rows = rows, scratch("terms", rows.shape, self._terms.dtype)
-            self._terms.write(stored, rows)
-        self._multiply(rows, out)
+        return None if not 0 < pixels <= self._most else lambda x, out: self._multiply(x.reshape(shape), out)
 
 
 class StridedSums:
     """The sums of every so many rows and columns of images [N, H, W, C], by those of pixels."""
 
     def __init__(self, sums: PointSums, stride: tuple[int, int]) -> None:
-        self._sums, self.finished = sums, sums.finished
+        self._sums, self.finished, self.of_loops = sums, sums.finished, False
         self._seen = slice(None), slice(None, None, stride[0]), slice(None, None, stride[1])
 
     def __call__(self, x: Array, room: Room) -> Iterator[Block]:

@@ -16,13 +16,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpunn.kernel import ceil_div
-from gpunn.ops.compiled import OfBytes, Shared, integer_loops
+from gpunn.ops.compiled import IntegerLoops, Shared, integer_loops
 from gpunn.ops.compiled.channel_products import PIXELS
-from gpunn.ops.compiled.sharing import Ends, divided, threads
+from gpunn.ops.compiled.row_copies import TOGETHER
+from gpunn.ops.compiled.sharing import OF_COPIES, Ends, divided, rows_divided, threads
 from gpunn.ops.compiled.tiles import VECTORS, in_lanes, packed
 from gpunn.ops.compiled.vectors import BYTES
-from gpunn.ops.contraction.blocks import Place, PointSums, Results, Terms, pixels_at_once, row_blocks
-from gpunn.ops.contraction.pieces import Margin, Piece, pieces_in
+from gpunn.ops.contraction.blocks import (
+    HIGHEST_BIT,
+    Place,
+    PointSums,
+    Results,
+    Terms,
+    pixels_at_once,
+    row_blocks,
+)
+from gpunn.ops.contraction.pieces import Margin, Piece, looped_pieces
 from gpunn.ops.contraction.tile_places import seen_by, tile_shares, whole_tiles
 from gpunn.ops.kernels.window import Window
 from gpunn.ops.memory import aligned, scratch
@@ -42,6 +51,7 @@ class ByteFilter(NamedTuple):
     that a loop reads of each cell. steps: of the filter in each cell, for tiles.
     """
 
+    loops: IntegerLoops
     loop: Shared
     operands: tuple[Any, ...]
     terms: Terms
@@ -55,17 +65,20 @@ class ByteFilter(NamedTuple):
         cells: Array = np.zeros((1, 2), np.int32)
         divide = lru_cache(1 << 3)(self._divided)  # of blocks, of which one may be smaller
 
+        flip, copies = int(HIGHEST_BIT) if self.terms.turned else 0, self.terms.turned or self.read > depth
+
         def multiply(rows: Array, out: Array) -> None:
-            bytes = rows.reshape(-1)
-            if self.read > depth:
+            bytes = rows.reshape(-1).view(_BYTE)
+            if copies:
                 copy = scratch("bytes", (rows.size + self.read - depth,), _BYTE)
-                copy[: rows.size] = bytes
+                own = rows_divided(rows.size, rows.size, TOGETHER, OF_COPIES)
+                self.loops.flipped(own, bytes, flip, copy)
                 bytes = copy
             pixels = _side_by_side(len(rows), depth, self.channels)
             ends, parts = divide(len(rows))
             self.loop(ends, bytes, pixels, cells, parts, *self.operands, out.view(_BYTE))
 
-        return PointSums((depth, self.channels), self.terms, multiply, finished=True)
+        return PointSums((depth, self.channels), multiply, finished=True)
 
     def _divided(self, pixels: int) -> tuple[Ends, Array]:
         """Return the parts of the loop for so many pixels and the threads in use."""
@@ -104,7 +117,7 @@ class ByteFilter(NamedTuple):
 
             return write
 
-        return pieces_in(layout, blocks, bind)
+        return looped_pieces(layout, blocks, bind, self.loops.place_rows)
 
 
 def dot_filter(filter: Array, terms: Terms, groups: int = 1) -> ByteFilter | None:
@@ -112,13 +125,16 @@ def dot_filter(filter: Array, terms: Terms, groups: int = 1) -> ByteFilter | Non
 
     None where no loops of bytes are in use, for other elements, and for weights of more than 8 bits.
     """
-    loops, results = _loops(), terms.results
+    loops, results = integer_loops(), terms.results
     if loops is None or results is None or not filter.size or not _fits(filter, terms, (1, 2)):
+        return None
+    of_bytes = loops.of_bytes
+    if of_bytes is None:
         return None
     low, high = int(filter.min()), int(filter.max())
     if high - low > HIGH - LOW:
         return None
-    (channels, _, depth), (lanes, pixels) = filter.shape, loops.sizes
+    (channels, _, depth), (lanes, pixels) = filter.shape, of_bytes.sizes
     more = min(low - LOW, 0) or max(high - HIGH, 0)
     weights = aligned(packed((filter - np.float32(more)).astype(np.int8), groups, lanes, BYTES))
     shape = groups, depth, lanes, pixels, more, results.offset
@@ -127,16 +143,19 @@ def dot_filter(filter: Array, terms: Terms, groups: int = 1) -> ByteFilter | Non
     read = (groups - 1) * depth + ceil_div(depth, BYTES) * BYTES
     words = ceil_div(depth, BYTES)
     terms = bytes_of(terms, results)
-    return ByteFilter(loops.dot_products, operands, terms, channels, read, steps=words)
+    return ByteFilter(loops, of_bytes.dot_products, operands, terms, channels, read, steps=words)
 
 
 def channel_filter(filter: Array, window: Window, terms: Terms) -> ByteFilter | None:
     """Return a filter [KH, KW, C] of integers for channel_products(); None as of dot_filter()."""
-    loops, results = _loops(), terms.results
+    loops, results = integer_loops(), terms.results
     if loops is None or results is None or not filter.size or not _fits(filter, terms, (0, 1)):
         return None
+    of_bytes = loops.of_bytes
+    if of_bytes is None:
+        return None
     height, width, channels = filter.shape
-    lanes, _ = loops.sizes
+    lanes, _ = of_bytes.sizes
     together = _together(window, channels, lanes)
     cells = np.tile(filter.reshape(height * width, channels), together)
     shift = None if results.shift is None else np.tile(results.shift, together)
@@ -146,13 +165,14 @@ def channel_filter(filter: Array, window: Window, terms: Terms) -> ByteFilter | 
     operands = weights, *numbers, (lanes, results.offset), results.ends
     terms = bytes_of(terms, results)
     return ByteFilter(
-        loops.channel_products, operands, terms, together * channels, weights.shape[1], together
+        loops,
+        of_bytes.channel_products,
+        operands,
+        terms,
+        together * channels,
+        weights.shape[1],
+        together,
     )
-
-
-def _loops() -> OfBytes | None:
-    loops = integer_loops()
-    return None if loops is None else loops.of_bytes
 
 
 def _fits(filter: Array, terms: Terms, axes: tuple[int, ...]) -> bool:

@@ -63,4 +63,4 @@ def _piece(block: RowBlock, loop: DepthwiseLoop, window: Window, shape: Shape) -
     above = block.first % math.prod(window.out) // columns * window.stride[0]
     own = replace(window, before=(window.before[0] - above, window.before[1]), out=(rows, columns))
     write = loop.write(own, (images, *shape[1:]))
-    return Piece(block.first, block.last, lambda x, out: write(x[block.images], out))
+    return Piece(block.first, block.last, lambda x, out: write(x[block.images], out), of_loops=True)

@@ -18,6 +18,7 @@ import numpy as np
 
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED
+from gpunn.ops.compiled.capture import of_loops
 from gpunn.ops.contraction.blocks import AtOnce, Block, Room, Sums, Terms
 from gpunn.ops.contraction.conversion import Conversion
 from gpunn.ops.contraction.prepared import Sum, constants_only, of_operands
@@ -158,6 +159,7 @@ class _Whole(NamedTuple):
     function: Callable[[Array], Array]
     terms: Terms
     finished: bool = False
+    of_loops: bool = False
 
     def __call__(self, x: Array, room: Room) -> Iterator[Block]:
         """Yield the sums of x, wherever they are."""
@@ -251,9 +253,9 @@ class _Weights(NamedTuple):
         """Return what computes the stored result from the stored x."""
         shape, dtype, exact, sums_of = y.shape, y.dtype.numpy, self.exact, self.sums
         rows, write = (math.prod(shape[:-1]), shape[-1]), self.at_once
-        new = np.empty if y.nbytes < LEAST_BYTES else empty  # begins sooner
         if self.conversion is None:
-            return partial(self._finished, new, shape, dtype, rows)
+            return partial(self._finished, shape, dtype, rows)
+        new = np.empty if y.nbytes < LEAST_BYTES else empty  # begins sooner
         convert = self.conversion.write
 
         def at_once(x: Array) -> Array:
@@ -276,18 +278,16 @@ class _Weights(NamedTuple):
 
         return in_blocks if write is None else at_once
 
-    def _finished(
-        self, new: Callable[..., Array], shape: Shape, dtype: np.dtype[Any], rows: tuple[int, int], x: Array
-    ) -> Array:
+    def _finished(self, shape: Shape, dtype: np.dtype[Any], rows: tuple[int, int], x: Array) -> Array:
         """Return the result of x by sums that are finished."""
-        result = new(shape, dtype)
+        result = empty(shape, dtype)
         pixels = result.reshape(rows)
         if self.at_once is not None:
             self.at_once(x, pixels)
         else:
             for _ in self.sums(x, lambda first, last: pixels[first:last]):
                 pass
-        return result
+        return of_loops(result) if self.sums.of_loops else result
 
 
 def _fit_32_bits(how: Rescaling, largest: Array) -> bool:

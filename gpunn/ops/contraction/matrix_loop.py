@@ -16,7 +16,8 @@ import numpy as np
 from gpunn.kernel import ceil_div, fits_i32
 from gpunn.ops.call import Call
 from gpunn.ops.compiled import OfReals, RealLoops, real_loops
-from gpunn.ops.compiled.sharing import Ends, divided, rows_divided
+from gpunn.ops.compiled.capture import of_loops
+from gpunn.ops.compiled.sharing import OF_COPIES, Ends, divided, rows_divided
 from gpunn.ops.compiled.tiles import ALL
 from gpunn.ops.compiled.turn import COLUMNS
 from gpunn.ops.contraction.prepared import PLAIN
@@ -51,6 +52,7 @@ class MatrixLoop:
         shape = 1, 0, self._depth, lanes, rows, self._row
         self._operands = aligned(np.zeros(self._row, np.float32)), shape, *PLAIN
         self._turn = self._turning() if turned and self._depth >= COLUMNS else None
+        self._copied = self._copying()
 
     def _divided(self, a: Shape, b: Shape, tile: int) -> tuple[Ends, Array]:
         """Return parts of the loop: of each matrix of the result whole tiles."""
@@ -79,13 +81,19 @@ class MatrixLoop:
         sizes, steps = (self._columns, self._depth), (self._depth, self._row)
         return parts, (places * size, places * copy, sizes, steps)
 
+    def _copying(self) -> tuple[Ends, tuple[Any, ...]]:
+        """Return the parts of the loop that copies the rows of b, and its operands between b and the copy."""
+        rows, (width, whole) = self._count * self._depth, (4 * n for n in (self._columns, self._row))
+        first = np.zeros(1, np.int64)
+        return divided(rows, rows * width / OF_COPIES), (first, first, (rows, width), (width, whole))
+
     def __call__(self, loops: RealLoops, a: Array, b: Array) -> Array:
         """Return the products of dense matrices."""
         result = empty(self._result, np.float32)
         places = a.reshape(-1), self._pixels, self._cells, self._parts
         rows = result.reshape(-1, self._columns)
         self._loop(self._ends, *places, self._in_rows(loops, b), *self._operands, rows)
-        return result
+        return result if self._turned and self._turn is None else of_loops(result)
 
     def _in_rows(self, loops: RealLoops, b: Array) -> Array:
         """Return dense b as flat matrices [K, N], whose rows are whole vectors."""
@@ -100,7 +108,8 @@ class MatrixLoop:
         elif self._turned:
             rows[...] = b.reshape(self._count, self._columns, self._depth).swapaxes(1, 2)
         else:
-            rows[...] = b.reshape(rows.shape)
+            ends, places = self._copied
+            loops.copy_rows(ends, b.reshape(-1).view(np.uint8), *places, flat.view(np.uint8))
         return flat
 
 

@@ -13,7 +13,10 @@ from typing import NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from gpunn.kernel import ceil_div
+from gpunn.ops.compiled import Shared
+from gpunn.ops.compiled.sharing import OF_COPIES, rows_divided
 from gpunn.ops.contraction.blocks import (
+    HIGHEST_BIT,
     KEPT_BYTES,
     SMALL_PRODUCT,
     AtOnce,
@@ -41,11 +44,15 @@ _Made = TypeVar("_Made")
 
 
 class Piece(NamedTuple):
-    """The pixels of the result from `first` to `last`, and what writes their sums."""
+    """The pixels of the result from `first` to `last`, and what writes their sums.
+
+    of_loops: it does nothing but call shared loops.
+    """
 
     first: int
     last: int
     write: Write
+    of_loops: bool = False
 
 
 def point_pieces(rows: Array, pixels: int, seen: tuple[slice, ...] | None, constant: bool) -> list[Piece]:
@@ -107,6 +114,7 @@ class PieceSums:
 
     def __init__(self, pieces: list[Piece], finished: bool = False) -> None:
         self._pieces, self.finished = pieces, finished
+        self.of_loops = all(piece.of_loops for piece in pieces)
 
     def __call__(self, x: Array, room: Room) -> Iterator[Block]:
         """Write the sums of x where `room` says."""
@@ -152,18 +160,29 @@ class Layout(Protocol):
 
 
 class Margin(NamedTuple):
-    """Images as they are; their `columns` lie between the padding."""
+    """Images of so many rows as they are; their `columns` lie between the padding."""
 
     shape: Shape
     columns: slice
     terms: Terms
+    height: int
 
     @classmethod
     def of(cls, window: Window, shape: Shape, terms: Terms, blocks: Sequence[RowBlock]) -> Margin:
         """Return the layout of blocks of x [N, H, W, C]."""
         left, width = window.before[1], shape[2]
         columns = left + width + window.after[1]
-        return cls((*most_rows(blocks), columns, shape[3]), slice(left, left + width), terms)
+        return cls((*most_rows(blocks), columns, shape[3]), slice(left, left + width), terms, shape[1])
+
+    def rows(self, block: RowBlock) -> tuple[Array, tuple[int, int, int]]:
+        """Return where rows of the memory of a block begin in x, and sizes, as place_rows() takes them."""
+        (_, rows, columns, depth), (above, below) = self.shape, block.inside
+        ends = 0, self.columns.start, self.columns.stop - self.columns.start, columns
+        _, before, width, whole = (end * depth * self.terms.dtype.itemsize for end in ends)
+        known = np.arange(rows) - above
+        places = (np.arange(block.images.start, block.images.stop)[:, None] * self.height + known) * width
+        inside = (known >= 0) & (known < below - above)
+        return np.where(inside, places + block.known.start * width, -1).reshape(-1), (before, width, whole)
 
     def bind(self, memory: Array, block: RowBlock) -> tuple[list[Array], Callable[[Array], None]]:
         (above, below), columns, write = block.inside, self.columns, self.terms.write
@@ -220,6 +239,32 @@ def _padding(block: RowBlock, layout: Layout, alone: bool, sums: Binding) -> Wri
         for part in around:
             part.fill(value)
         write_terms(x)
+        place(out.reshape(block.shape + out.shape[1:]))
+
+    return write
+
+
+def looped_pieces(margin: Margin, blocks: Sequence[RowBlock], sums: Binding, loop: Shared) -> list[Piece]:
+    """Return pieces_in() by shared loops alone: `loop` places rows, and `sums` calls other ones.
+
+    Elements have as many bytes as terms, and are these, or int8 that becomes uint8; padding of reals is 0.
+    """
+    return [Piece(b.first, b.last, _placed(b, margin, sums, loop), of_loops=True) for b in blocks]
+
+
+def _placed(block: RowBlock, margin: Margin, sums: Binding, loop: Shared) -> Write:
+    (images, reach), terms, (places, sizes) = block.memory, margin.terms, margin.rows(block)
+    ends = rows_divided(len(places), len(places) * sizes[-1], each=OF_COPIES)
+    operands = places, sizes, terms.around, int(HIGHEST_BIT) if terms.turned else 0
+
+    def bind(memory: Array) -> tuple[Array, Place]:
+        return memory.reshape(-1).view(np.uint8), sums(memory[:images, :reach], block.window)
+
+    bound = remembered(bind)
+
+    def write(x: Array, out: Array) -> None:
+        numbers, place = bound(scratch("padded", margin.shape, terms.dtype))
+        loop(ends, x.reshape(-1).view(np.uint8), *operands, numbers)
         place(out.reshape(block.shape + out.shape[1:]))
 
     return write

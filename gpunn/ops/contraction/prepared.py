@@ -11,12 +11,15 @@ import numpy as np
 
 from gpunn.ops.call import Call
 from gpunn.ops.compiled import RealLoops, real_loops
+from gpunn.ops.compiled.capture import of_loops
 from gpunn.ops.compiled.sharing import rows_divided
 from gpunn.ops.contraction.blocks import Sums, Terms
 from gpunn.ops.contraction.pieces import MOST_WEIGHTS, ROW, Piece, Write, bias_adder
 from gpunn.ops.elementwise.activation import activating
+from gpunn.ops.elementwise.gates import LOOPED
+from gpunn.ops.elementwise.unary import ACTIVATIONS
 from gpunn.ops.fixed_point.affine import CLAMPS
-from gpunn.ops.memory import LEAST_BYTES, empty
+from gpunn.ops.memory import empty
 from gpunn.ops.op import Prepare
 from gpunn.types import Array, Shape
 
@@ -105,13 +108,12 @@ def bound(
     The function applies the activation of the call, too. whole: makes pieces of a compiled loop, which adds
     the bias and clamps the results.
     """
-    shape, dtype, write = call.y.shape, filter.dtype, _bound(call, pieces, filter, bias, whole)
-    room = np.empty if math.prod(shape) * dtype.itemsize < LEAST_BYTES else empty  # begins sooner
+    shape, dtype, (write, only_loops) = call.y.shape, filter.dtype, _bound(call, pieces, filter, bias, whole)
 
     def compute(x: Array) -> Array:
-        result: Array = room(shape, dtype)
+        result = empty(shape, dtype)
         write(x, result)
-        return result
+        return of_loops(result) if only_loops else result
 
     return compute
 
@@ -122,19 +124,24 @@ def _bound(
     filter: Array,
     bias: Array | None,
     whole: Whole | None,
-) -> Write:
+) -> tuple[Write, bool]:
+    """Return what writes a result, and whether it only calls loops."""
     activation, shape = call.attrs.get("activation"), call.y.shape
     ends, loops = clamp_ends(activation), real_loops() if filter.dtype == np.float32 else None
     plain = partial(finisher, bias, activation, filter.dtype, shape[-1])
     if loops is None:
-        return _writing(pieces(filter), shape, plain)
+        return _writing(pieces(filter), shape, plain), False
     numbers = np.zeros(shape[-1], np.float32) if bias is None else np.ascontiguousarray(bias)
     within = InLoop(hard=1) if activation == "hard_swish" else None if ends is None else InLoop(ends)
     made = None if whole is None else whole(loops, filter, numbers, within or PLAIN)
     if made is not None:
         left = activation if within is None else None
-        return _writing(made, shape, partial(finisher, None, left, filter.dtype, shape[-1]))
-    return _writing(pieces(filter), shape, plain if ends is None else partial(_in_loop, loops, numbers, ends))
+        fused = None if left is None else ACTIVATIONS[left].fused
+        only_loops = left is None or (fused is not None and fused.write in LOOPED)
+        only_loops = only_loops and all(piece.of_loops for piece in made)
+        return _writing(made, shape, partial(finisher, None, left, filter.dtype, shape[-1])), only_loops
+    finishing = plain if ends is None else partial(_in_loop, loops, numbers, ends)
+    return _writing(pieces(filter), shape, finishing), False
 
 
 def _in_loop(loops: RealLoops, bias: Array, ends: Ends, pixels: int) -> Callable[[Array], None]:

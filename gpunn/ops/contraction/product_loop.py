@@ -13,11 +13,11 @@ import numpy as np
 
 from gpunn.kernel import ceil_div, fits_i32
 from gpunn.ops.call import Call
-from gpunn.ops.compiled import OfReals, RealLoops, real_loops
+from gpunn.ops.compiled import RealLoops, real_loops
 from gpunn.ops.compiled.sharing import Ends, threads
 from gpunn.ops.compiled.tiles import VECTORS, in_lanes, packed
 from gpunn.ops.contraction.blocks import Place, RowBlock, Terms, pixels_at_once, row_blocks
-from gpunn.ops.contraction.pieces import Piece, point_pieces, window_pieces
+from gpunn.ops.contraction.pieces import Margin, Piece, looped_pieces, point_pieces
 from gpunn.ops.contraction.prepared import InLoop, bound, constants_only
 from gpunn.ops.contraction.tile_places import Sight, count_parts, seen_by, sight_of, tile_shares
 from gpunn.ops.kernels.window import Window, resolve
@@ -25,7 +25,6 @@ from gpunn.ops.memory import aligned
 from gpunn.types import Array, Shape
 
 MOST_WEIGHTS = 1 << 22  # of a filter: the loop has another copy, in the order of its tiles
-MANY_WEIGHTS = 1 << 19  # which threads share also where there are fewer pixels than in a tile
 MOST_READ_ANEW = 1 << 20  # weights, for pixels that see less of x than others
 A_MICROSECOND = 4e4  # products that the loop computes in one, or more
 MOST_PARTS = 1 << 6  # of pixels that see the same cells
@@ -37,19 +36,29 @@ class ProductLoop:
     """The loop for a filter [O, KH, KW, C] of float32 and a bias [O], which applies an activation."""
 
     def __init__(
-        self, loop: OfReals, filter: Array, bias: Array, groups: int, activation: InLoop, row_is_cell: bool
+        self,
+        loops: RealLoops,
+        filter: Array,
+        bias: Array,
+        groups: int,
+        activation: InLoop,
+        row_is_cell: bool,
     ) -> None:
+        loop = loops.of_tiles
+        assert loop is not None
         self._shape, self._groups, self._row_is_cell = filter.shape, groups, row_is_cell
         (lanes, pixels), steps = loop.sizes, filter.size // len(filter)
         weights = aligned(packed(filter.reshape(-1, 1, steps), groups, lanes))
         numbers = aligned(in_lanes(bias, groups, lanes))
         self._operands = weights, numbers, (groups, filter.shape[3], steps, lanes, pixels, 0), *activation
-        self._loop = loop.products
+        self._loop, self._place_rows = loop.products, loops.place_rows
 
     def pieces(self, window: Window, shape: Shape, pixels: int) -> list[Piece]:
         """Return the results over the windows of x [N, H, W, C], for about so many pixels at a time."""
         if any((*window.before, *window.after)) and self._copies(window, shape):
-            return window_pieces(window, shape, Terms(np.dtype(np.float32)), pixels, self._bind)
+            blocks = [*row_blocks(window, shape, pixels)]
+            margin = Margin.of(window, shape, Terms(np.dtype(np.float32)), blocks)
+            return looped_pieces(margin, blocks, self._bind, self._place_rows)
         return [self._piece(window, shape, block) for block in row_blocks(window, shape, pixels)]
 
     def _copies(self, window: Window, shape: Shape) -> bool:
@@ -82,7 +91,7 @@ class ProductLoop:
         def write(x: Array, out: Array) -> None:
             self._loop(ends, x.reshape(-1), *seen, *self._operands, out)
 
-        return Piece(block.first, block.last, write)
+        return Piece(block.first, block.last, write, of_loops=True)
 
     def _bind(self, padded: Array, window: Window) -> Place:
         """Return what writes the results [N, OH, OW, O] over the windows of an image amid its padding."""
@@ -113,14 +122,13 @@ def product_pieces(
 ) -> list[Piece] | None:
     """Return the results of a convolution with a filter [O, KH, KW, C] that is a constant, and a bias [O].
 
-    None for few pixels or many weights.
+    None for very many weights.
     """
-    loop = _loop_for(call, loops, filter, math.prod(call.y.shape[:-1]))
-    if loop is None:
+    if not _suits(call, loops, filter):
         return None
     depth = call.x.shape[-1]
     groups = depth // filter.shape[3]
-    product = ProductLoop(loop, filter, bias, groups, activation, groups == 1 == window.dilation[1])
+    product = ProductLoop(loops, filter, bias, groups, activation, groups == 1 == window.dilation[1])
     at_once = pixels_at_once(max(depth * math.prod(window.stride), len(filter)))
     return product.pieces(window, call.x.shape, at_once * threads())
 
@@ -128,25 +136,20 @@ def product_pieces(
 def bound_rows(call: Call, filter: Array, bias: Array | None) -> Callable[[Array], Array] | None:
     """Return a fully connected layer with a filter [O, C] as a function of x; None without a loop."""
     (channels, depth), rows, loops = filter.shape, math.prod(call.y.shape[:-1]), real_loops()
-    loop = None if loops is None else _loop_for(call, loops, filter, rows)
-    if loop is None:
+    if loops is None or not _suits(call, loops, filter):
         return None
     window = resolve((rows, 1), (1, 1), (1, 1), (1, 1), "valid")
 
-    def in_tiles(_: RealLoops, filter: Array, bias: Array, activation: InLoop) -> list[Piece]:
-        product = ProductLoop(loop, filter[:, None, None], bias, 1, activation, row_is_cell=True)
+    def in_tiles(loops: RealLoops, filter: Array, bias: Array, activation: InLoop) -> list[Piece]:
+        product = ProductLoop(loops, filter[:, None, None], bias, 1, activation, row_is_cell=True)
         return product.pieces(window, (1, rows, 1, depth), pixels_at_once(max(depth, channels)))
 
     pieces = partial(point_pieces, pixels=rows, seen=None, constant=True)
     return bound(call, pieces, filter, bias, in_tiles)
 
 
-def _loop_for(call: Call, loops: RealLoops, filter: Array, pixels: int) -> OfReals | None:
-    """Return the loop for a constant filter of reals; None for others, few pixels, and what is very large."""
-    loop = loops.of_tiles
-    if loop is None or filter.dtype != np.float32 or not constants_only(call):
-        return None
-    if not fits_i32(call.x.size, call.y.size):
-        return None
-    enough = pixels >= loop.sizes.pixels or filter.size >= MANY_WEIGHTS
-    return loop if enough and 0 < filter.size <= MOST_WEIGHTS else None
+def _suits(call: Call, loops: RealLoops, filter: Array) -> bool:
+    """Tell whether there is a loop for a constant filter of reals; not for what is very large."""
+    if loops.of_tiles is None or filter.dtype != np.float32 or not constants_only(call):
+        return False
+    return fits_i32(call.x.size, call.y.size) and 0 < filter.size <= MOST_WEIGHTS

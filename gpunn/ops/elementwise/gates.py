@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from gpunn.ops.compiled import TOGETHER, real_loops
+from gpunn.ops.compiled.capture import of_loops
 from gpunn.ops.compiled.gates import HARD, form_of
 from gpunn.ops.compiled.sharing import OF_EXPONENTIALS, rows_divided
 from gpunn.ops.memory import BLOCK, by_blocks
@@ -86,6 +87,9 @@ def write_hard_swish(x: Array, out: Array) -> None:
     np.multiply(above, gate, out=out)
 
 
+LOOPED = (write_logistic, write_silu, write_hard_swish)  # of which float32 has a loop
+
+
 def gated(write: Write, x: Array, out: Array | None = None) -> Array:
     """Return what `write` writes of x, which a loop goes through once, and numpy block by block."""
     at_once = real_loops() is not None and x.dtype == np.float32
@@ -97,5 +101,7 @@ def by_loop(x: Array, form: Array, out: Array) -> bool:
     loops, dense = real_loops(), x.flags.c_contiguous and out.flags.c_contiguous
     if loops is None or x.dtype != np.float32 or not dense:
         return False
-    loops.gated(rows_divided(x.size, x.size, TOGETHER, OF_EXPONENTIALS), x.reshape(-1), form, out.reshape(-1))
+    parts = rows_divided(x.size, x.size, TOGETHER, OF_EXPONENTIALS)
+    loops.gated(parts, x.reshape(-1), form, out.reshape(-1))
+    of_loops(out)
     return True

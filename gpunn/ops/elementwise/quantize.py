@@ -13,6 +13,10 @@ from gpunn.ops.algebra import Algebra
 from gpunn.ops.axes import ELEMENTWISE, Axes, Space, alike
 from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED, expect_float, expect_int
+from gpunn.ops.compiled import integer_loops
+from gpunn.ops.compiled.capture import of_loops
+from gpunn.ops.compiled.row_copies import TOGETHER
+from gpunn.ops.compiled.sharing import OF_COPIES, rows_divided
 from gpunn.ops.elementwise.unary_kernel import elementwise
 from gpunn.ops.fixed_point import affine
 from gpunn.ops.fixed_point.affine import (
@@ -24,9 +28,9 @@ from gpunn.ops.fixed_point.affine import (
     scale_of,
     store,
 )
-from gpunn.ops.fixed_point.tables import every_value, read_table, table_kernel
+from gpunn.ops.fixed_point.tables import every_value, read_table, table_kernel, write_table
 from gpunn.ops.kernels.sort import ascending
-from gpunn.ops.memory import by_blocks, scratch
+from gpunn.ops.memory import by_blocks, empty, scratch
 from gpunn.ops.op import EIGHT_BITS, Op, Quantized, op
 from gpunn.types import Array, DType, Quantization, TensorType
 
@@ -145,16 +149,27 @@ def _prepared_quantize(call: Call) -> Callable[..., Array]:
     if not {call.x.dtype, call.y.dtype} <= {*EIGHT_BITS}:
         return partial(_stored, call)
     upwards, away = (_requantized(call, every_value(call.x), rule) for rule in (False, True))
-    first = _upwards(call)
+    first = min(_upwards(call), call.x.size)
     steps = upwards.view(np.uint8) ^ np.arange(256, dtype=np.uint8)
     moved = (steps == steps[0]).all() and (upwards == away).all()  # as from uint8 to int8 of the same scale
 
     def compute(x: Array) -> Array:
+        loops, values = integer_loops(), x.reshape(-1)
+        if loops is None:
+            if moved:
+                return np.asarray(np.bitwise_xor(x.view(np.uint8), steps[0]).view(call.y.dtype.numpy))
+            result = np.asarray(read_table(x, upwards))
+            result.reshape(-1)[first:] = read_table(values[first:], away)
+            return result
+        result = empty(x.shape, call.y.dtype.numpy)
+        target = result.reshape(-1)
         if moved:
-            return np.asarray(np.bitwise_xor(x.view(np.uint8), steps[0]).view(call.y.dtype.numpy))
-        result = np.asarray(read_table(x, upwards))
-        result.reshape(-1)[first:] = read_table(x.reshape(-1)[first:], away)
-        return result
+            bytes, to = values.view(np.uint8), target.view(np.uint8)
+            loops.flipped(rows_divided(x.size, x.size, TOGETHER, OF_COPIES), bytes, int(steps[0]), to)
+        else:
+            write_table(loops, values[:first], upwards, target[:first])
+            write_table(loops, values[first:], away, target[first:])
+        return of_loops(result)
 
     return compute
 

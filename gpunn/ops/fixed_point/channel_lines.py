@@ -21,13 +21,15 @@ from gpunn.ops.fixed_point.affine import LIMITS, activation_bounds
 from gpunn.ops.memory import scratch
 from gpunn.types import Array, Shape
 
+OF_ROWS = 1 << 10  # numbers that channel_rows() writes in a microsecond, or more
+
 # Factors and summands of an operand for each stored value of the other one, which is the first or the second.
 # They give results in steps, without the zero point.
 Lines = Callable[[Call, bool], tuple[Array, Array] | None]
 
 
 class ChannelLines(NamedTuple):
-    """Lines by the bits of a stored value, for those values that are `sure`.
+    """Lines by the bits of a stored value, for those values that are `sure`, which may be all.
 
     first: tells whether the first operand has the numbers of channels. rows: as rows.lines() takes them.
     offset: what x and results have in addition, so that they are not negative: the highest bit, or nothing.
@@ -36,6 +38,7 @@ class ChannelLines(NamedTuple):
     first: bool
     rows: Array
     sure: Array
+    all_sure: bool
     bounds: tuple[np.float32, np.float32]
     offset: int
 
@@ -60,24 +63,25 @@ class ChannelLines(NamedTuple):
             below, above = (_middle(least, most, part) for part in (negative, ~negative))
             found = (scaled + np.where(negative, below[:, None], above[:, None])).clip(*bounds)
             sure = (np.floor(found) == results).all(axis=1)
-        return cls(first, np.stack([factor, end, below, above]), sure, bounds, offset)
+        rows = np.stack([factor, end, below, above])
+        return cls(first, rows, sure, bool(sure.all()), bounds, offset)
 
     def write(self, loops: IntegerLoops, a: Array, b: Array, result: Array) -> bool:
         """Write the results of dense operands; tell whether there are lines for all values in them."""
         x, channels = (b, a) if self.first else (a, b)
         values = channels.reshape(-1).view(np.uint8)
-        if not self.sure.take(values).all():
+        if not self.all_sure and not self.sure.take(values).all():
             return False
         width = x.shape[-1]
         parts, pixels = values.size // width, x.size // values.size
         together = equal_rows(pixels, width)
         shape = pixels // together, together * width
-        rows = scratch("lines", (len(self.rows), together, width), np.dtype(np.float32))
+        rows = scratch("lines", (len(self.rows), shape[1]), np.dtype(np.float32))
         sources, targets = (v.view(np.uint8).reshape(parts, *shape) for v in (x, result))
-        ends = rows_divided(shape[0], math.prod(shape))
-        for own, source, target in zip(values.reshape(parts, width), sources, targets, strict=True):
-            rows[...] = self.rows.take(own, axis=1)[:, None]
-            loops.lines(ends, source, rows.reshape(len(rows), -1), self.bounds, self.offset, target)
+        ends, own = rows_divided(shape[0], math.prod(shape)), rows_divided(shape[1], rows.size, each=OF_ROWS)
+        for part, source, target in zip(values.reshape(parts, width), sources, targets, strict=True):
+            loops.channel_rows(own, part, self.rows, rows)
+            loops.lines(ends, source, rows, self.bounds, self.offset, target)
         return True
 
 

@@ -15,7 +15,8 @@ import numpy as np
 
 from gpunn.kernel import Function, Kernel, Read, Write, ceil_div, flat_threads
 from gpunn.ops.call import Call
-from gpunn.ops.compiled import integer_loops
+from gpunn.ops.compiled import IntegerLoops, integer_loops
+from gpunn.ops.compiled.capture import of_loops
 from gpunn.ops.compiled.rows import ENTRIES
 from gpunn.ops.compiled.sharing import OF_TABLES, rows_divided
 from gpunn.ops.fixed_point.affine import (
@@ -35,7 +36,7 @@ from gpunn.ops.fixed_point.affine import (
 )
 from gpunn.ops.fixed_point.channel_lines import ChannelLines, Lines, of_channels
 from gpunn.ops.fixed_point.pair_sums import PairSums, Weights
-from gpunn.ops.memory import LEAST_BYTES, empty, scratch
+from gpunn.ops.memory import empty, scratch
 from gpunn.ops.op import EIGHT_BITS, Quantized
 from gpunn.pointwise import Pointwise, Repeat
 from gpunn.types import Array, DType, TensorType
@@ -157,10 +158,14 @@ def read_table(x: Array, table: Array) -> Array:
     if loops is None or x.itemsize + table.itemsize > 2:
         return table.take(x.view(f"u{x.itemsize}"))
     result = empty(x.shape, table.dtype)
-    source, target = (v.reshape(-1).view(np.uint8) for v in (np.asarray(x, order="C"), result))
+    write_table(loops, np.asarray(x, order="C").reshape(-1), table, result.reshape(-1))
+    return of_loops(result)
+
+
+def write_table(loops: IntegerLoops, x: Array, table: Array, out: Array) -> None:
+    """Look flat stored values of 8 bits up in a table of results of 8 bits, in a loop."""
     parts = rows_divided(x.size, x.size, ENTRIES, OF_TABLES)
-    loops.look_up(parts, source, table.view(np.uint8), target)
-    return result
+    loops.look_up(parts, x.view(np.uint8), table.view(np.uint8), out.view(np.uint8))
 
 
 def pair_table(call: Call, exact: Pairwise) -> Array:
@@ -193,7 +198,6 @@ def by_pairs(
         turned = of_channels(*shapes[::-1])
         by_channel = turned or of_channels(*shapes)
         left, count, shape = 2**16, call.y.size, call.y.shape
-        new = np.empty if call.y.nbytes < LEAST_BYTES else empty  # begins sooner
 
         def compute(a: Array, b: Array) -> Array:
             nonlocal table, sums, for_channels, left
@@ -209,17 +213,17 @@ def by_pairs(
                     for_channels = ChannelLines.of(call, lines, table, turned)
             alike = a.shape == b.shape
             if sums is not None and alike:
-                result: Array = new(shape, table.dtype)
+                result = empty(shape, table.dtype)
                 sums.write(loops, a, b, result)
-                return result
+                return result if loops is None else of_loops(result)
             if for_channels is not None and loops is not None:
-                result = new(shape, table.dtype)
+                result = empty(shape, table.dtype)
                 if for_channels.write(loops, a, b, result):
-                    return result
+                    return of_loops(result) if for_channels.all_sure else result
             if not alike or a.size <= BLOCK:
                 pairs = a.view(np.uint8).astype(np.uint16) << 8
                 return table.take(pairs | b.view(np.uint8))
-            result = new(shape, table.dtype)
+            result = empty(shape, table.dtype)
             first, second = (v.reshape(-1).view(np.uint8) for v in (a, b))
             _read_pairs(first, second, result.reshape(-1), table)
             return result

@@ -16,6 +16,7 @@ from gpunn.ops.algebra import Algebra, same_shape
 from gpunn.ops.axes import ALONG_AXIS, Axes, alike, blocks
 from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED, expect_int, expect_ints, expect_pairs, expect_value
+from gpunn.ops.compiled.capture import of_loops
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.fixed_point.affine import activation_bounds, ratio, round_half_away, scale_of, store
 from gpunn.ops.fixed_point.tables import entry, every_value, read_table
@@ -45,7 +46,7 @@ def _infer_reshape(call: Call) -> TensorType:
 
 def _prepare_reshape(call: Call) -> Callable[[Array], Array]:
     shape = call.y.shape
-    return lambda x: x.reshape(shape)
+    return lambda x: of_loops(x.reshape(shape))
 
 
 @op(

@@ -11,13 +11,13 @@ import numpy as np
 
 from gpunn.ops.call import Call
 from gpunn.ops.compiled import Shared, integer_loops, real_loops
-from gpunn.ops.compiled.sharing import divided, threads
+from gpunn.ops.compiled.capture import of_loops
+from gpunn.ops.compiled.sharing import OF_COPIES, divided
 from gpunn.ops.kernels.strides import dense, merge, places_along
 from gpunn.ops.memory import LEAST_BYTES, empty
 from gpunn.types import Array, DType, Shape
 
-A_MICROSECOND = 1 << 14  # bytes that the loop copies in one, or more
-SHORTEST = 32  # bytes of a row: numpy copies shorter ones in less time
+SHORTEST = 16  # bytes of a row: numpy copies shorter ones in less time
 
 
 class RowCopies(NamedTuple):
@@ -32,7 +32,7 @@ class RowCopies(NamedTuple):
         """Return what copies rows of dense x to a dense result, by a loop for the threads in use."""
         rows, width = self.sizes
         count = len(self.places) * rows
-        parts = divided(count, count * width / A_MICROSECOND)
+        parts = divided(count, count * width / OF_COPIES)
 
         def write(x: Array, out: Array) -> None:
             loop(parts, x.reshape(-1).view(np.uint8), *self, out.reshape(-1).view(np.uint8))
@@ -41,9 +41,9 @@ class RowCopies(NamedTuple):
 
 
 def copy_loop() -> Shared | None:
-    """Return the loop that a run shall use, of whatever it computes; None for numpy, or one thread."""
+    """Return the loop that a run shall use, of whatever it computes; None for numpy."""
     loops = real_loops() or integer_loops()
-    return None if loops is None or threads() < 2 else loops.copy_rows
+    return None if loops is None else loops.copy_rows
 
 
 @lru_cache(1 << 8)
@@ -73,19 +73,18 @@ def row_copies(
 def prepare_concat(call: Call) -> Callable[..., Array]:
     """Return what joins the inputs of a concat."""
     axis, shape = call.axis(call["axis"], call.y.rank), call.y.shape
-    if call.y.nbytes < LEAST_BYTES or call.y.dtype is DType.STRING:
+    if call.y.dtype is DType.STRING:
         return lambda *xs: np.concatenate(xs, axis)
-    copying = cache(partial(_copying, call, axis))
+    copying, small = cache(partial(_copying, call, axis)), call.y.nbytes < LEAST_BYTES
 
     def join(*xs: Array) -> Array:
-        result = empty(shape, xs[0].dtype)
         write = copying(xs[0].dtype)
         if write is None:
-            np.concatenate(xs, axis, result)
-        else:
-            for x, write_one in zip(xs, write, strict=True):
-                write_one(x, result)
-        return result
+            return np.concatenate(xs, axis, None if small else empty(shape, xs[0].dtype))
+        result = empty(shape, xs[0].dtype)
+        for x, write_one in zip(xs, write, strict=True):
+            write_one(x, result)
+        return of_loops(result)
 
     return join
 

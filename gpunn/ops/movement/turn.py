@@ -15,6 +15,7 @@ import numpy as np
 
 from gpunn.kernel import ceil_div
 from gpunn.ops.compiled import Shared, integer_loops, real_loops
+from gpunn.ops.compiled.capture import of_loops
 from gpunn.ops.compiled.sharing import rows_divided
 from gpunn.ops.compiled.turn import COLUMNS
 from gpunn.ops.kernels.strides import dense, merge, places_along
@@ -40,13 +41,13 @@ def turned(x: Array, view: Array) -> Array:
         places, *_, (_, columns), _ = matrices
         parts = rows_divided(len(places) * ceil_div(columns, COLUMNS), view.size)
         loop(parts, x.reshape(-1).view(kind), *matrices, copy.reshape(-1).view(kind))
-        return copy
+        return of_loops(copy)
     copying = copy_loop() if view.nbytes >= LEAST_BYTES else None
     copies = None if copying is None else row_copies(view.shape, *_steps(view), view.itemsize)
     if copies is not None and copying is not None:
         copy = empty(view.shape, view.dtype)
         copies.bound(copying)(x, copy)
-        return copy
+        return of_loops(copy)
     found = strips(view)
     if found is None:
         return np.asarray(view, order="C")

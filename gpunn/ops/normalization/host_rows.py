@@ -17,6 +17,7 @@ import numpy as np
 from gpunn.kernel import ceil_div
 from gpunn.ops.call import Call
 from gpunn.ops.compiled import real_loops
+from gpunn.ops.compiled.capture import of_loops
 from gpunn.ops.compiled.sharing import OF_EXPONENTIALS, rows_divided
 from gpunn.ops.memory import BLOCK, empty
 from gpunn.ops.normalization.moments import Groups
@@ -59,7 +60,7 @@ def prepare_softmax(call: Call) -> Callable[[Array], Array]:
             rows = x.reshape(-1, shape[-1])
             parts = rows_divided(len(rows), x.size, each=OF_EXPONENTIALS)
             loops.softmax(parts, rows, beta[()], result.reshape(rows.shape))
-            return result
+            return of_loops(result)
         if not in_rows or few:
             return _relative(x, empty(shape, dtype), axis, beta)
         return _in_blocks(partial(_write_softmax, beta), x)
@@ -199,7 +200,9 @@ def _by_loop(
 def _in_rows(length: int, epsilon: np.float32, centred: bool, x: Array) -> Array:
     """Return layer_normalization for means of elements that lie side by side."""
     found = _by_loop(x, length, epsilon, centred, 1 / length)
-    return _in_blocks(partial(_write_layer, epsilon, centred), x, length) if found is None else found[0]
+    if found is None:
+        return _in_blocks(partial(_write_layer, epsilon, centred), x, length)
+    return of_loops(found[0])
 
 
 def _write_l2(meaning: Meaning, x: Array, out: Array, ones: Array) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from gpunn.ops.call import Call
 from gpunn.ops.compiled import integer_loops, real_loops
+from gpunn.ops.compiled.capture import of_loops
 from gpunn.ops.compiled.pools import MAXIMA, MEANS, SIGNED, UNSIGNED
 from gpunn.ops.compiled.sharing import Ends, divided
 from gpunn.ops.fixed_point.affine import LIMITS
@@ -38,7 +39,7 @@ def in_loop(call: Call, window: Window, otherwise: Callable[[Array], Array]) -> 
         result = empty(call.y.shape, np.float32)
         parts, where = operands()
         loops.pools(parts, x.reshape(-1), kind, *where, result.reshape(-1))
-        return result
+        return of_loops(result)
 
     return pool
 
@@ -60,7 +61,7 @@ def maxima_in_loop(
         source, target = (array.reshape(-1).view(np.uint8) for array in (x, result))
         parts, where = operands()
         loops.pools(parts, source, kind, *where, target)
-        return np.clip(result, *bounds, out=result) if clamps else result
+        return np.clip(result, *bounds, out=result) if clamps else of_loops(result)
 
     return pool
 

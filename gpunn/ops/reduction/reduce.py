@@ -43,7 +43,7 @@ from gpunn.ops.check import (
 from gpunn.ops.fixed_point.affine import through_reals
 from gpunn.ops.op import KernelFunction, Op, Prepare, Quantized, op
 from gpunn.ops.reduction.gradients import REDUCTIONS
-from gpunn.ops.reduction.host_sums import prepare_sum
+from gpunn.ops.reduction.host_sums import means_in_loop, prepare_sum
 from gpunn.ops.reduction.reduce_integer import INTEGER, WHOLE_MEAN, Folding, reduced_axes
 from gpunn.ops.reduction.reduce_kernel import reduction, spaces
 from gpunn.ops.reduction.short_rows import extremes
@@ -73,7 +73,7 @@ def _prepare_mean(call: Call) -> Callable[[Array], Any] | None:
     if call.x.dtype is not DType.FLOAT32:
         return None
     total, count = prepare_sum(call), np.float32(call.x.size // max(1, call.y.size))
-    return lambda x: np.divide(total(x), count)
+    return means_in_loop(call, lambda x: np.divide(total(x), count))
 
 
 def _reduce_sum(x: Array, *, axes: Sequence[int], keep_dims: bool = False) -> Array:

@@ -30,12 +30,10 @@ from gpunn.ops.fixed_point.affine import (
     store,
     times,
 )
-from gpunn.ops.memory import scratch
 from gpunn.ops.op import EIGHT_BITS
-from gpunn.ops.reduction.host_sums import by_loop, by_product
+from gpunn.ops.reduction.host_sums import OfSums, least_sums, stored_total, sums_in_loop
 from gpunn.types import Array, DType
 
-EXACT = 2**24  # up to which float32 has all integers
 _FAR = 2.0**30  # zero points beyond it would not fit 32 bits
 _MOST = 2**31 - 1  # of a product's magnitude
 _LONG = 62  # bits of a sum of any number of terms
@@ -86,21 +84,6 @@ def reduced_axes(call: Call) -> tuple[int, ...]:
 def _count(call: Call) -> int:
     """Return how many elements one element of the result combines."""
     return size_of(tuple(call.x.shape[axis] for axis in reduced_axes(call)))
-
-
-def _total(call: Call) -> Callable[[Array], Array]:
-    """Return what adds up stored values, to int64."""
-    axes, keep, single = reduced_axes(call), call["keep_dims"], np.dtype(np.float32)
-    if _count(call) * max(map(abs, LIMITS[call.x.dtype])) > EXACT:
-        return lambda x: np.asarray(np.sum(x, axis=axes, keepdims=keep, dtype=np.int64))
-    add = by_product(call, axes) or (lambda numbers: numbers.sum(axes, keepdims=keep))
-
-    def total(x: Array) -> Array:
-        numbers = scratch("numbers", x.shape, single)
-        numbers[...] = x
-        return np.asarray(add(numbers).astype(np.int64))
-
-    return by_loop(call, axes, total)
 
 
 def _fitting(call: Call) -> int:
@@ -177,14 +160,24 @@ def _image_mean_rescaling(call: Call, shifted: float) -> _MeanRescaling:
 def _mean(call: Call) -> Callable[[Array], Array]:
     if _count(call) > _fitting(call):
         return partial(_long_mean, call)
-    how, total, y = _mean_rescaling(call), _total(call), call.y
+    how, total, y = _mean_rescaling(call), stored_total(call, reduced_axes(call)), call.y
     away = np.arange(y.shape[-1]) >= how.upwards if how.upwards else True
 
     def mean(x: Array) -> Array:
         rescaled = rescale(total(x) - how.before, how.m, how.shift, away)
         return store(rescaled + how.after, y, LIMITS[y.dtype])
 
-    return mean
+    low, high = LIMITS[call.x.dtype]
+    largest = max(abs(_count(call) * end - how.before) for end in (low, high))
+    if how.m < 0 or largest << max(how.shift, 0) > _MOST:  # where fixed point would wrap around
+        return mean
+
+    def stored(sums: Array, first: bool) -> Array:
+        return store(rescale(sums - how.before, how.m, how.shift, not first) + how.after, y, LIMITS[y.dtype])
+
+    factor = how.m * 2.0 ** (how.shift - 31)
+    results = OfSums(stored, how.upwards, factor, 0.5 + how.after - how.before * factor)
+    return sums_in_loop(call, reduced_axes(call), results, mean)
 
 
 def _long_factor(call: Call) -> tuple[int, tuple[int, int], int]:
@@ -201,7 +194,7 @@ def _long_factor(call: Call) -> tuple[int, tuple[int, int], int]:
 
 def _long_mean(call: Call, x: Array) -> Array:
     fraction, factor, before = _long_factor(call)
-    total = (_total(call)(x) - before) << fraction
+    total = (stored_total(call, reduced_axes(call))(x) - before) << fraction
     mean = np.sign(total) * (np.abs(total) // _count(call))
     return store(rescale(mean, *factor) + scale_of(call, call.y)[1], call.y, LIMITS[call.y.dtype])
 
@@ -261,20 +254,23 @@ def _stored_sum(call: Call, total: Array) -> Array:
     return store(nearest.astype(np.float64) + to_zero, call.y, LIMITS[call.y.dtype])
 
 
-def _sum(call: Call, x: Array) -> Array:
-    return _stored_sum(call, _total(call)(x))
+def _sum(call: Call) -> Callable[[Array], Array]:
+    total, (scale, zero), (to_scale, to_zero) = (
+        stored_total(call, reduced_axes(call)),
+        scale_of(call, call.x),
+        scale_of(call, call.y),
+    )
+    factor = ratio(scale, to_scale)
+    stored, summand = partial(_stored_sum, call), 0.5 + to_zero - zero * factor * _count(call)
+    results = OfSums(lambda sums, first: stored(sums), 0, factor, summand)
+    return sums_in_loop(call, reduced_axes(call), results, lambda x: _stored_sum(call, total(x)))
 
 
 def sum_thresholds(call: Call, bits: int = 32) -> Array:
-    """Return for each stored result except the lowest the smallest sum, of so many bits, that reaches it."""
-    low, high = LIMITS[call.y.dtype]
-    results, most = np.arange(low, high + 1), 2 ** (bits - 1)
-    below, least = np.full(results.shape, -most), np.full(results.shape, most - 1)
-    for _ in range(bits):
-        middle = (below + least) >> 1
-        reached = _stored_sum(call, middle) >= results
-        below, least = np.where(reached, below, middle), np.where(reached, middle, least)
-    return least.astype(np.int32 if bits == 32 else np.int64)
+    """Return for each stored result the smallest sum, of so many bits, that reaches it."""
+    most = 2 ** (bits - 1)
+    least = least_sums(partial(_stored_sum, call), call.y.dtype, (1 - most, most - 2))
+    return np.array([1 - most, *least], np.int32 if bits == 32 else np.int64)
 
 
 def _sum_folding(call: Call, _: int) -> Folding:
@@ -343,5 +339,5 @@ def _product_folding(call: Call, _: int) -> Folding:
 INTEGER: Mapping[str, Integer] = {
     "mean": Integer(_mean, _mean_folding, lambda call: "" if call.x.size else "the mean of no elements"),
     "reduce_prod": Integer(lambda call: partial(_product, call), _product_folding, _why_no_product),
-    "reduce_sum": Integer(lambda call: partial(_sum, call), _sum_folding, lambda call: ""),
+    "reduce_sum": Integer(_sum, _sum_folding, lambda call: ""),
 }

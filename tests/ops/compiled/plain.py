@@ -22,6 +22,7 @@ from gpunn.ops.compiled import (
     rows,
     softmax,
     steps,
+    sums,
     turn,
 )
 from gpunn.ops.compiled.sharing import one_by_one
@@ -43,19 +44,24 @@ REALS = compiled.RealLoops(
     one_by_one(pools.pools),
     one_by_one(turn.turn, 2),
     one_by_one(row_copies.copy_rows),
+    one_by_one(row_copies.place_rows),
+    one_by_one(sums.channel_means),
     OF_TILES,
 )
 INTEGERS = compiled.IntegerLoops(
     one_by_one(loops.requantize),
     one_by_one(loops.floors),
-    loops.sums,
+    one_by_one(sums.stored_means),
     one_by_one(pools.pools),
     one_by_one(loops.pair_sums),
     one_by_one(rows.lines, 2),
+    one_by_one(rows.channel_rows),
     one_by_one(rows.look_up),
     one_by_one(depthwise.depthwise),
     one_by_one(turn.turn, 2),
     one_by_one(row_copies.copy_rows),
+    one_by_one(row_copies.place_rows),
+    one_by_one(row_copies.flipped),
     OF_BYTES,
 )
 STEPS = compiled.StepLoops(

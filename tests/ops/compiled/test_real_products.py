@@ -33,6 +33,8 @@ OF_REALS: list[Case] = [
     ("conv2d", (2, 7, 9, 15), (105, 3, 2, 5), {"padding": "same", "stride": (1, 2), "activation": "relu"}),
     ("conv2d", (1, 7, 9, 60), (60, 3, 3, 4), {"padding": "same", "dilation": (2, 1)}),
     ("conv2d", (1, 9, 13, 64), (48, 1, 1, 16), {"stride": (1, 2)}),
+    ("conv2d", (1, 1, 2, 2), (6, 1, 1, 2), {}),  # fewer pixels than in a tile
+    ("fully_connected", (1, 13), (5, 13), {}),
 ]
 SEVERAL_BLOCKS: list[Case] = [
     ("conv2d", (1, 29, 31, 40), (5, 5, 5, 40), {"padding": "same"}),
@@ -45,8 +47,6 @@ SPARSE: list[Case] = [  # windows of which some see nothing
 ]
 NOT_OF_REALS: list[Case] = [
     ("conv2d", (0, 5, 4, 2), (6, 3, 3, 2), {}),
-    ("conv2d", (1, 1, 2, 2), (6, 1, 1, 2), {}),  # fewer pixels than in a tile
-    ("fully_connected", (1, 13), (5, 13), {}),
 ]
 
 
@@ -84,10 +84,10 @@ def test_padding_is_left_out_of_large_images(
     side: int, filter: tuple[int, ...], copies: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Window] = []
-    monkeypatch.setattr(product_loop, "window_pieces", lambda window, *_: asked.append(window) or [])
-    loop = compiled.OfReals(lambda *_: None, Sizes(16, 12))
+    monkeypatch.setattr(product_loop, "looped_pieces", lambda *_: asked.append(window) or [])
+    loops = REALS._replace(of_tiles=compiled.OfReals(lambda *_: None, Sizes(16, 12)))
     product = product_loop.ProductLoop(
-        loop, random(0, *filter), random(1, filter[0]), 1, PLAIN, row_is_cell=True
+        loops, random(0, *filter), random(1, filter[0]), 1, PLAIN, row_is_cell=True
     )
     for padding in ("same", "valid"):
         asked.clear()

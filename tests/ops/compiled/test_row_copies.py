@@ -70,9 +70,8 @@ def test_rows_stay_side_by_side(
     np.testing.assert_array_equal(turned(x, x.transpose(perm)), x.transpose(perm))
 
 
-@pytest.mark.usefixtures("divided")
 @pytest.mark.parametrize("loops", ["reals", "integers"])
-def test_large_copies_have_the_loop_of_several_threads(loops: str) -> None:
+def test_copies_of_rows_have_the_loop(loops: str) -> None:
     asked: list[Array] = []
 
     def counted(ends: Array, x: Array, *operands: Any) -> None:
@@ -82,10 +81,38 @@ def test_large_copies_have_the_loop_of_several_threads(loops: str) -> None:
     made = {"reals": REALS._replace(copy_rows=counted), "integers": INTEGERS._replace(copy_rows=counted)}
     own = compiled.Loops(made["reals"], None) if loops == "reals" else compiled.Loops(None, made["integers"])
     with compiled.in_use(own):
-        for size, count in ((9, 0), (190, 2)):
-            x = np.ones((1, size, size, 16), np.float32)
+        for depth, count in ((3, 0), (16, 2)):  # short rows are numpy's
+            x = np.ones((1, 9, 9, depth), np.float32)
             joined([x, x], 3, DType.FLOAT32)
             assert len(asked) == count
         x = np.ones((50, 60, 20), np.float32)
         turned(x, x.transpose(1, 0, 2))
         assert len(asked) == 3
+
+
+@pytest.mark.parametrize("around", [0, 9])
+@pytest.mark.parametrize("flip", [0, 128])
+@pytest.mark.parametrize("sizes", [(0, 5, 5), (3, 40, 50), (2, 1, 70), (1, 0, 2)])
+def test_rows_are_placed_amid_padding(
+    sizes: tuple[int, int, int], flip: int, around: int, found: compiled.Loops
+) -> None:
+    before, width, whole = sizes
+    x = np.random.default_rng(0).integers(0, 256, 300).astype(np.uint8)
+    places, out = np.array([-1, 7, 0, 200, -1]), np.full(5 * whole + 3, 77, np.uint8)
+    for loops in (found.reals, found.integers):
+        assert loops is not None
+        loops.place_rows(np.array([0, 2, 5]), x, places, sizes, around, flip, out)
+        for row, place in zip(out[: 5 * whole].reshape(5, whole), places, strict=True):
+            expected = np.full(whole, around, np.uint8)
+            if place >= 0:
+                expected[before : before + width] = x[place : place + width] ^ flip
+            np.testing.assert_array_equal(row, expected)
+        assert (out[5 * whole :] == 77).all()
+
+
+def test_bits_of_bytes_are_turned_round(found: compiled.Loops) -> None:
+    x, out = np.arange(200, dtype=np.uint8), np.zeros(203, np.uint8)
+    assert found.integers is not None
+    found.integers.flipped(np.array([0, 64, 200]), x, 128, out)
+    np.testing.assert_array_equal(out[:200], x ^ 128)
+    assert not out[200:].any()

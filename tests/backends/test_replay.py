@@ -1,0 +1,287 @@
+"""Programs of the CPU backend that replay the calls of their loops give the results of those that do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpunn import Compilation, Model
+from gpunn.backends import cpu, replay, team
+from gpunn.errors import OutOfMemoryError
+from gpunn.graph.operation import Operand
+from gpunn.graph.prepared import Step, Values
+from gpunn.ops.compiled import capture, sharing
+from gpunn.types import Array, DType, Quantization, TensorType, float32
+from tests.ops.harness import random
+from tests.ops.quantized import quantized, stored
+
+pytest.importorskip("numba", reason="numba, of the extra fast-cpu, is not installed")
+
+REPLAYED = max(replay.WATCHED) + 2  # the first run in which all that can be replayed is
+SIDE, DEPTH = 9, 24
+IMAGE = (1, SIDE, SIDE, DEPTH)
+SCALE = Quantization((0.05,), (3,))
+
+
+@pytest.fixture(params=[1, 3], ids=["one thread", "three threads"])
+def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many threads share loops, of which each has as many parts as there can be."""
+    monkeypatch.setattr(sharing, "LEAST", 1e-9)
+    monkeypatch.setattr(team, "usable_processors", lambda: 4)
+    return int(request.param)
+
+
+@pytest.fixture
+def counts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, int]]]:
+    """How many steps each call of run_steps() got, and how many of these are segments."""
+    usual, found = cpu.run_steps, list[tuple[int, int]]()
+
+    def counted(steps: Sequence[Step], values: Values) -> None:
+        segments = [step for step in steps if step.run.__qualname__.startswith("Segment.")]
+        found.append((len(steps), len(segments)))
+        usual(steps, values)
+
+    monkeypatch.setattr(cpu, "run_steps", counted)
+    yield found
+
+
+class Net:
+    """A model under construction, of float32 or of stored integers."""
+
+    def __init__(self, dtype: DType = DType.FLOAT32) -> None:
+        self.model, self.dtype, self._count = Model("net"), dtype, 0
+        self.real = dtype is DType.FLOAT32
+        self.x = self.input(IMAGE)
+
+    def input(self, shape: Sequence[int]) -> Operand:
+        """Add an input."""
+        self._count += 1
+        type = float32(*shape) if self.real else quantized(self.dtype, shape, *SCALE.scale, *SCALE.zero_point)
+        return self.model.input(f"x{self._count}", type)
+
+    def __call__(self, op: str, *inputs: Operand, **attrs: Any) -> Operand:
+        """Add an operation with one result."""
+        shares = Quantization((1 / 256,), (-128 if self.dtype is DType.INT8 else 0,))
+        to = shares if op in ("softmax", "logistic") else SCALE
+        (y,) = self.model.add(op, [*inputs], attrs, quantization=[None if self.real else to])
+        return y
+
+    def filter(self, *shape: int) -> Operand:
+        """Add a constant with weights."""
+        self._count += 1
+        name, values = f"w{self._count}", random(self._count, *shape)
+        if self.real:
+            return self.model.constant(name, values)
+        weights = TensorType(DType.INT8, shape, Quantization((0.02,), (0,)))
+        return self.model.constant(name, np.rint(40 * values).astype(np.int8), weights)
+
+
+def convolutions(net: Net) -> None:
+    x = net("conv2d", net.x, net.filter(20, 3, 3, DEPTH), padding="same", activation="relu")
+    y = net("depthwise_conv2d", x, net.filter(1, 3, 3, 20), padding="same", stride=(2, 2))
+    net.model.output(net("conv2d", y, net.filter(7, 1, 1, 20), activation="relu6"))
+
+
+def branches(net: Net) -> None:
+    x = net("conv2d", net.x, net.filter(DEPTH, 1, 1, DEPTH))
+    y = net("add", x, net.x)  # which lies elsewhere in each run, and is read late
+    z = net("max_pool2d", y, size=(3, 3), stride=(1, 1), padding="same")
+    net.model.output(net("concat", z, y, net.x, axis=3), y)
+
+
+def gates(net: Net) -> None:
+    x = net("conv2d", net.x, net.filter(DEPTH, 1, 1, DEPTH))
+    y = net(
+        "logistic", net("conv2d", net("mean", x, axes=(1, 2), keep_dims=True), net.filter(DEPTH, 1, 1, DEPTH))
+    )
+    z = net("mul", x, y)
+    net.model.output(net("softmax", net("reshape", z, shape=(SIDE * SIDE, DEPTH)), axis=-1))
+
+
+def between(net: Net) -> None:
+    """Operations that numpy computes, of which one gives a view, and ones on the views of others."""
+    x = net("conv2d", net.x, net.filter(DEPTH, 1, 1, DEPTH))
+    part = net("strided_slice", x, begin=(0, 2, 0, 0), end=(1, 7, SIDE, DEPTH), strides=(1,) * 4)
+    y = net("conv2d", part, net.filter(5, 1, 1, DEPTH))
+    turned = net("transpose", y, perm=(0, 2, 1, 3))
+    net.model.output(net("conv2d", net("tile", turned, multiples=(1, 2, 1, 1)), net.filter(6, 1, 1, 5)))
+
+
+def untouched(net: Net) -> None:
+    """Outputs that are inputs, or views of them, beside others."""
+    net.model.output(net("reshape", net.x, shape=(-1,)), net("conv2d", net.x, net.filter(3, 1, 1, DEPTH)))
+
+
+def moving(net: Net) -> None:
+    """Slices of a tensor that begin elsewhere in each run, and operations on them and on the tensor."""
+    begin = net.model.input("begin", TensorType(DType.INT32, (4,)))
+    x = net("conv2d", net.x, net.filter(DEPTH, 1, 1, DEPTH), padding="same")
+    for whole in (net.x, x):
+        part = net("dynamic_slice", whole, begin, sizes=(1, 4, SIDE, DEPTH))
+        first = net("strided_slice", whole, begin=(0, 0, 0, 0), end=(1, 4, SIDE, DEPTH), strides=(1,) * 4)
+        net.model.output(net("add", part, first), net("conv2d", part, net.filter(3, 1, 1, DEPTH)))
+
+
+NETS: list[Callable[[Net], None]] = [convolutions, branches, gates, between, untouched, moving]
+
+
+def inputs_of(net: Net, seed: int) -> list[Array]:
+    """Return other arrays, at other places, for each seed."""
+    found = []
+    for type in net.model.input_types:
+        if type.dtype is DType.INT32:
+            found.append(np.array([0, seed % 5, 0, 0], np.int32))
+        else:
+            found.append(random(seed, *type.shape) if net.real else stored(seed, type))
+    return found
+
+
+def compiled(net: Net, threads: int = 1) -> Compilation:
+    """Compile a model for runs that shall stay fast."""
+    return net.model.compile("cpu", "sustained-speed", threads=threads)
+
+
+def answers(run: Compilation, inputs: list[Array]) -> list[bytes]:
+    found = run(*inputs)
+    return [y.tobytes() for y in (found if isinstance(found, tuple) else (found,))]
+
+
+@pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.INT8, DType.UINT8])
+@pytest.mark.parametrize("build", NETS)
+def test_results_are_those_of_each_run(
+    build: Callable[[Net], None],
+    dtype: DType,
+    threads: int,
+    counts: list[tuple[int, int]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    net = Net(dtype)
+    build(net)
+    samples = [inputs_of(net, seed) for seed in range(REPLAYED + 3)]
+    with monkeypatch.context() as never:
+        never.setattr(replay, "WATCHED", ())
+        with compiled(net, threads) as plain:
+            expected = [answers(plain, inputs) for inputs in samples]
+    steps, _ = counts[-1]
+    with compiled(net, threads) as run:
+        assert [answers(run, inputs) for inputs in samples] == expected
+    left, segments = counts[-1]
+    assert left <= steps
+    assert segments
+
+
+@pytest.mark.parametrize("build", [convolutions, gates])
+def test_a_whole_network_is_one_step(build: Callable[[Net], None], counts: list[tuple[int, int]]) -> None:
+    net = Net()
+    build(net)
+    with compiled(net) as run:
+        for seed in range(REPLAYED):
+            answers(run, inputs_of(net, seed))
+    assert counts[-1] == (1, 1)
+
+
+def test_long_segments_end_so_that_runs_can_be_interrupted(
+    counts: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay, "LONGEST", 0.0)
+    net = Net()
+    convolutions(net)
+    with compiled(net) as run:
+        found = {b"".join(answers(run, inputs_of(net, 0))) for _ in range(REPLAYED)}
+    assert len(found) == 1
+    assert counts[-1] == (3, 3)
+
+
+def test_what_a_capture_has_no_room_for_runs_as_before(
+    counts: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capture, "_ROOM", 8)
+    net = Net()
+    convolutions(net)
+    with compiled(net) as run:
+        found = {b"".join(answers(run, inputs_of(net, 0))) for _ in range(REPLAYED)}
+    assert len(found) == 1
+    assert counts[-1] == (3, 0)
+
+
+@pytest.mark.parametrize("failing", [1, 2, 3, 20, 21])
+def test_a_run_that_ends_early_leaves_later_ones_right(failing: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    net, usual, runs = Net(DType.INT8), cpu.run_steps, 0
+    gates(net)
+
+    def ending(steps: Sequence[Step], values: Values) -> None:
+        usual(steps, values)
+        if runs == failing and values[net_middle] is not None:
+            raise KeyboardInterrupt
+
+    net_middle = 3
+    with compiled(net) as run:
+        expected = answers(run, inputs_of(net, 0))
+        monkeypatch.setattr(cpu, "run_steps", ending)
+        for runs in range(1, REPLAYED + 3):
+            if runs == failing:
+                with pytest.raises(KeyboardInterrupt):
+                    run(*inputs_of(net, 1))
+            else:
+                assert answers(run, inputs_of(net, 0)) == expected
+
+
+def test_outputs_stay_when_later_runs_write_to_the_same_memory(threads: int) -> None:
+    net = Net()
+    branches(net)
+    with compiled(net, threads) as run:
+        for seed in range(REPLAYED):
+            run(*inputs_of(net, seed))
+        first = run(*inputs_of(net, 0))
+        copies = [y.copy() for y in first]
+        run(*inputs_of(net, 1))
+        for y, copy in zip(first, copies, strict=True):
+            np.testing.assert_array_equal(y, copy)
+
+
+def test_threads_of_the_caller_have_their_own_results(threads: int) -> None:
+    net = Net()
+    gates(net)
+    samples = [inputs_of(net, seed) for seed in range(4)]
+    with compiled(net, threads) as run:
+        expected = [answers(run, inputs) for inputs in samples]
+
+        def work(k: int) -> bool:
+            return all(answers(run, samples[k]) == expected[k] for _ in range(60))
+
+        with ThreadPoolExecutor(4) as pool:
+            assert all(pool.map(work, range(4)))
+
+
+def test_variables_go_on_from_run_to_run(threads: int) -> None:
+    model = Model("sum")
+    x, total = model.input("x", float32(4, 40)), model.variable("total", float32(4, 40))
+    (y,) = model.add("add", [total, x], {"activation": "relu"})
+    model.update(total, y)
+    model.output(*model.add("softmax", [y], {"axis": -1}), y)
+    with model.compile("cpu", "sustained-speed", threads=threads) as run:
+        for k in range(1, 2 * REPLAYED):
+            _, y = run(np.ones((4, 40), np.float32))
+            np.testing.assert_array_equal(y, np.full((4, 40), k, np.float32))
+
+
+def test_loops_without_memory_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = Net()
+    convolutions(net)
+    with compiled(net) as run:
+        for seed in range(3):
+            run(*inputs_of(net, seed))
+        failing = Net()
+        convolutions(failing)
+        usual = replay.Segment.__init__
+        monkeypatch.setattr(replay.Segment, "__init__", lambda self, _, team: usual(self, lambda *_: 1, team))
+        with compiled(failing) as other:
+            for seed in range(3):
+                other(*inputs_of(failing, seed))
+            with pytest.raises(OutOfMemoryError, match="loops got no memory"):
+                other(*inputs_of(failing, 3))
+        run(*inputs_of(net, 3))
