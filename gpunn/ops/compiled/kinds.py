@@ -55,14 +55,18 @@ class IntegerLoops(NamedTuple):
     floors: Shared
     stored_means: Shared
     pools: Shared  # maxima
+    mean_pools: Shared
     pair_sums: Shared
     lines: Shared
     channel_rows: Shared
     look_up: Shared
+    row_look_up: Shared
+    softmax: Shared
     depthwise: Shared  # of sums in float32
     turn: Shared
     copy_rows: Shared
     place_rows: Shared
+    place_numbers: Shared
     flipped: Shared
     of_bytes: OfBytes | None
 

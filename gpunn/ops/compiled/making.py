@@ -23,10 +23,12 @@ from gpunn.ops.compiled import (
     rows,
     softmax,
     steps,
+    stored_rows,
     sums,
     turn,
 )
 from gpunn.ops.compiled.kinds import IntegerLoops, Loop, OfBytes, OfReals, RealLoops, Replay, StepLoops
+from gpunn.ops.compiled.numba_types import NumbaTypes
 from gpunn.ops.compiled.part_code import part_code
 from gpunn.ops.compiled.sharing import Shared, shared_loop
 from gpunn.ops.compiled.team_code import (
@@ -45,13 +47,12 @@ from gpunn.ops.compiled.vectors import OF_BYTES, OF_REALS, Write, vector_sizes, 
 FOLDER = Path(__file__).parent
 
 
-class Maker:
+class Maker(NumbaTypes):
     """The loops for a CPU with these features, as LLVM lists them."""
 
     def __init__(self, numba: Any, features: str) -> None:
-        self._numba, self._features, self._types = numba, features, numba.types
-        self._stored = numba.types.int8, numba.types.uint8
-        self._single, self._double, self._index = numba.types.float32, numba.types.float64, numba.types.int64
+        super().__init__(numba.types)
+        self._numba, self._features = numba, features
         self._of_bytes, self._of_reals = (vector_sizes(features, sizes) for sizes in (OF_BYTES, OF_REALS))
         self._lanes = rows.LANES if self._of_reals is None else self._of_reals.lanes
         self._known: dict[Any, Any] = {}  # what stands in code of numba's for functions of this package
@@ -60,7 +61,6 @@ class Maker:
             self._known[function] = written(write, 1, word)
         for own in (take, compute, record):
             self._jitable(own)
-        self._words = numba.types.Array(self._index, 1, "C")
 
     @cached_property
     def reals(self) -> RealLoops:
@@ -98,14 +98,18 @@ class Maker:
             ),
             self._stored_means(),
             self._pools(self._types.uint8),
+            self._mean_pools(),
             self._shared(loops.pair_sums, *((given(s), given(s), *added, result(s, 1)) for s in stored)),
             self._lines(),
             self._shared(rows.channel_rows, (given(self._types.uint8), given(single, 2), result(single))),
             self._look_up(),
+            self._row_look_up(),
+            self._stored_softmax(),
             self.depthwise,
             self._turn(self._types.uint8),
             self.copy_rows,
             self.place_rows,
+            self._place_numbers(),
             self._shared(row_copies.flipped, (given(self._types.uint8), index, result(self._types.uint8, 1))),
             self.of_bytes,
         )
@@ -173,6 +177,21 @@ class Maker:
         byte = self._types.uint8
         return self._shared(rows.look_up, (self._given(byte), self._given(byte), self._result(byte, 1)))
 
+    def _row_look_up(self) -> Shared:
+        self._jitable(rows.look_up)
+        byte = self._types.uint8
+        operands = self._given(byte, 2), self._given(byte), self._given(byte, 2)
+        return self._shared(stored_rows.row_look_up, (*operands, self._result(byte)))
+
+    def _stored_softmax(self) -> Shared:
+        self._jitable(stored_rows.product)
+        index, pair = self._index, self._pair(self._index)
+        further = self._given(index), self._given(index), pair, pair, index
+        return self._shared(
+            stored_rows.stored_softmax,
+            *((self._given(s, 2), *further, self._result(s)) for s in self._stored),
+        )
+
     @cached_property
     def depthwise(self) -> Shared:
         """Compile the loop of depthwise convolutions, or load it."""
@@ -187,6 +206,12 @@ class Maker:
         places, steps = (self._given(self._index, 2),) * 2, self._types.UniTuple(self._index, 3)
         operands = self._given(kind), self._index, *places, steps, self._pair(self._index)
         return self._shared(pools.pools, (*operands, self._result(kind, 1)))
+
+    def _mean_pools(self) -> Shared:
+        index, places = self._index, (self._given(self._index, 2),) * 2
+        further = *places, self._types.UniTuple(index, 3), self._pair(index), self._pair(index)
+        kinds = ((self._given(s), *further, self._result(s, 1)) for s in self._stored)
+        return self._shared(pools.stored_means, *kinds)
 
     def _turn(self, kind: Any) -> Shared:
         self._jitable(turn.turn_by_ones)
@@ -210,6 +235,11 @@ class Maker:
         byte, index = self._types.uint8, self._index
         operands = self._given(byte), self._given(index), self._types.UniTuple(index, 3), index, index
         return self._shared(row_copies.place_rows, (*operands, self._result(byte, 1)))
+
+    def _place_numbers(self) -> Shared:
+        further = self._given(self._index), self._types.UniTuple(self._index, 3), self._single
+        kinds = ((self._given(s), *further, self._result(self._single, 1)) for s in self._stored)
+        return self._shared(row_copies.place_numbers, *kinds)
 
     def _teach(self, function: Loop, write: Write, lanes: int | None = None) -> None:
         """Let loops that are compiled later have the code that `write` writes for a function."""
@@ -297,18 +327,6 @@ class Maker:
             return self._numba.njit([*signatures], nogil=True, error_model="numpy", cache=True)(own)
         except RuntimeError:  # there is no folder that it may keep the code in
             return self._numba.njit([*signatures], nogil=True, error_model="numpy")(own)
-
-    def _given(self, dtype: Any, rank: int = 1) -> Any:
-        return self._types.Array(dtype, rank, "C", readonly=True)
-
-    def _result(self, dtype: Any, rank: int = 2) -> Any:
-        return self._types.Array(dtype, rank, "C")
-
-    def _pair(self, dtype: Any) -> Any:
-        return self._types.UniTuple(dtype, 2)
-
-    def _line(self, real: Any) -> tuple[Any, ...]:
-        return self._given(real), self._given(real), self._pair(real), self._index
 
 
 def named(function: Loop, name: str) -> Loop:

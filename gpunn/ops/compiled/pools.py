@@ -41,6 +41,48 @@ def pools(
             part_pool(x, kind, cells, (line * across + part[3], part[4], part[5], apart), out)
 
 
+def stored_means(
+    some: tuple[int, int],
+    x: Array,
+    rows: Array,
+    columns: Array,
+    steps: tuple[int, int, int],
+    sizes: tuple[int, int],
+    ends: tuple[int, int],
+    out: Array,
+) -> None:
+    """Write the means of windows of each channel of stored integers; halves go away from zero.
+
+    ends: what results are clamped to. All else is as of pools().
+    """
+    (image, across), (down, beside, apart) = sizes, steps
+    longest = 0
+    for part in columns:
+        longest = max(longest, part[4])
+    sums = np.empty(longest, np.int32)
+    for line in range(*some):
+        n, y = line // len(rows), line % len(rows)
+        for part in columns:
+            place, length = n * image + rows[y, 0] + part[0], part[4]
+            count = rows[y, 2] * part[2]
+            half = count // 2
+            for p in range(part[5]):
+                for k in range(length):
+                    sums[k] = 0
+                for i in range(rows[y, 2]):
+                    for j in range(part[2]):
+                        first = place + p * apart + i * down + j * beside
+                        cell = x[first : first + length]
+                        for k in range(length):
+                            sums[k] += np.int32(cell[k])
+                first = line * across + part[3] + p * length
+                to = out[first : first + length]
+                for k in range(length):
+                    nudged = sums[k] - half if sums[k] < 0 else sums[k] + half
+                    mean = np.int32(np.float64(nudged) / np.float64(count))
+                    to[k] = min(max(mean, ends[0]), ends[1])
+
+
 def part_pool(x: Array, kind: int, cells: Cells, part: Part, out: Array) -> None:
     """Write what pools() writes for a part of a row."""
     (place, rows, columns, down, beside), (to, length, pixels, apart) = cells, part

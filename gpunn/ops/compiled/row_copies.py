@@ -69,6 +69,26 @@ def place_rows(
             to[k] = value
 
 
+def place_numbers(
+    some: tuple[int, int], x: Array, places: Array, sizes: tuple[int, int, int], around: float, out: Array
+) -> None:
+    """Write what place_rows() writes, of stored integers as float32; places and sizes count elements."""
+    before, width, whole = sizes
+    for row in range(*some):
+        to, place = out[row * whole : (row + 1) * whole], places[row]
+        if place < 0:
+            for k in range(whole):
+                to[k] = around
+            continue
+        own, source = to[before : before + width], x[place : place + width]
+        for k in range(before):
+            to[k] = around
+        for k in range(width):
+            own[k] = source[k]
+        for k in range(before + width, whole):
+            to[k] = around
+
+
 def flipped(some: tuple[int, int], x: Array, flip: int, out: Array) -> None:
     """Write some bytes of flat x, of which the bits of `flip` are turned round."""
     begin, end = some

@@ -97,6 +97,7 @@ class Terms(NamedTuple):
     exact: all sums of integers are, in any order. most: the largest size of a term; 0 if it is not known.
     turned: elements are int8, and become uint8, 128 more. results: what makes stored results of the sums of a
     constant filter, where elements and results have 8 bits; sums may do it at once, and are `finished` then.
+    raw: terms are float32 of elements of 8 bits as they are stored.
     """
 
     dtype: np.dtype[Any]
@@ -106,6 +107,7 @@ class Terms(NamedTuple):
     most: int = 0
     turned: bool = False
     results: Results | None = None
+    raw: bool = False
 
     @property
     def multiply(self) -> Multiply:

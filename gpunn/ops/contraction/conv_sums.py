@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from gpunn.ops.compiled import Shared, depthwise_loop
+from gpunn.ops.compiled import Shared, depthwise_loop, integer_loops
 from gpunn.ops.contraction import overlapping
 from gpunn.ops.contraction.blocks import (
     Binding,
@@ -23,6 +23,7 @@ from gpunn.ops.contraction.blocks import (
     in_parts,
     pixels_at_once,
     product,
+    row_blocks,
     summed,
 )
 from gpunn.ops.contraction.byte_sums import channel_filter, dot_filter
@@ -31,9 +32,11 @@ from gpunn.ops.contraction.columns import column_pieces
 from gpunn.ops.contraction.depthwise_loop import DepthwiseLoop
 from gpunn.ops.contraction.patches import patches_of
 from gpunn.ops.contraction.pieces import (
+    Margin,
     Piece,
     PieceSums,
     filter_matrix,
+    looped_pieces,
     point_pieces,
     product_rows,
     remembered,
@@ -62,8 +65,11 @@ def sums_of(window: Window, shape: Shape, filter: Array, matrix: Array, terms: T
     dots = dot_filter(filter.reshape(channels, -1, beside * depth), terms, groups)
     if (height, width) == (1, 1) and window.before == window.after == (0, 0) and shape[3] == depth:
         few = 1 < shape[0] * math.prod(window.out) <= FEW_PIXELS
-        sums = PointSums.of(matrix, terms, few) if dots is None else dots.of_pixels(depth)
-        return sums if window.pointwise else StridedSums(sums, window.stride)
+        if dots is not None and window.pointwise:
+            return dots.of_pixels(depth)
+        if dots is None:
+            sums = PointSums.of(matrix, terms, few)
+            return sums if window.pointwise else StridedSums(sums, window.stride)
     if dots is not None:
         return PieceSums(dots.pieces(window, shape, beside == width), finished=True)
     pixels = pixels_at_once(max(height * width * depth, channels))
@@ -188,7 +194,10 @@ def pieces_by_channel(window: Window, shape: Shape, filter: Array, terms: Terms)
     if loop is None and window.stride[1] > 1 and channels <= FEW and math.prod(shape):
         columns = ChannelSums(filter[0], window, beside=True).bind_columns
         return column_pieces(window, shape, terms, pixels, _repeating(channels, columns))
-    binding = _by_channel(window, filter, loop)
+    binding, loops = _by_channel(window, filter, loop), integer_loops()
+    if loops is not None and loop is not None and terms.raw and shape[3] == channels:
+        blocks = [*row_blocks(window, shape, pixels)]
+        return looped_pieces(Margin.of(window, shape, terms, blocks), blocks, binding, loops.place_numbers)
     return window_pieces(window, shape, terms, pixels, _repeating(channels, binding))
 
 

@@ -24,7 +24,7 @@ from gpunn.ops.contraction.conversion import Conversion
 from gpunn.ops.contraction.prepared import Sum, constants_only, of_operands
 from gpunn.ops.contraction.product_rescaling import Rescaling, Rounding, Steps, rescaling
 from gpunn.ops.contraction.proven_numbers import EXACT
-from gpunn.ops.contraction.requantization import ManySteps, few_steps, results_of
+from gpunn.ops.contraction.requantization import ManySteps, few_steps, only_loops, results_of
 from gpunn.ops.elementwise.unary import apply_activation
 from gpunn.ops.fixed_point.affine import (
     LIMITS,
@@ -36,8 +36,8 @@ from gpunn.ops.fixed_point.affine import (
     rescale_whole,
     scale_of,
 )
-from gpunn.ops.memory import LEAST_BYTES, empty, scratch
-from gpunn.ops.op import KernelFunction, Quantized
+from gpunn.ops.memory import empty, scratch
+from gpunn.ops.op import EIGHT_BITS, KernelFunction, Quantized
 from gpunn.types import Array, DType, Quantization, Shape, TensorType
 
 MIXED = (DType.UINT8, DType.INT8)
@@ -226,6 +226,7 @@ class _Weights(NamedTuple):
         within = _fit_32_bits(how, max(high - how.zero_x, how.zero_x - low) * totals + np.abs(biases))
         if raw and max(-low, high) * most < EXACT:
             terms = Terms(np.dtype(np.float32), around=how.zero_x, exact=True, most=max(-low, high))
+            terms = terms._replace(raw=call.x.dtype in EIGHT_BITS)
             biases = biases - how.zero_x * centred.sum(axis=others, dtype=np.float64).astype(np.int64)
         else:
             dtype = np.dtype(np.float32 if reach < EXACT else np.float64)
@@ -255,26 +256,25 @@ class _Weights(NamedTuple):
         rows, write = (math.prod(shape[:-1]), shape[-1]), self.at_once
         if self.conversion is None:
             return partial(self._finished, shape, dtype, rows)
-        new = np.empty if y.nbytes < LEAST_BYTES else empty  # begins sooner
-        convert = self.conversion.write
+        convert, by_loops = self.conversion.write, self.sums.of_loops and only_loops(self.conversion)
 
         def at_once(x: Array) -> Array:
             assert write is not None
-            result: Array = new(shape, dtype)
+            result = empty(shape, dtype)
             sums = scratch("sums", rows, exact)
             write(x, sums)
             convert(sums, result.reshape(rows))
-            return result
+            return of_loops(result) if by_loops else result
 
         def room(first: int, last: int) -> Array:
             return scratch("sums", (last - first, shape[-1]), exact)
 
         def in_blocks(x: Array) -> Array:
-            result: Array = new(shape, dtype)
+            result = empty(shape, dtype)
             pixels = result.reshape(rows)
             for first, last, sums in sums_of(x, room):
                 convert(sums, pixels[first:last])
-            return result
+            return of_loops(result) if by_loops else result
 
         return in_blocks if write is None else at_once
 

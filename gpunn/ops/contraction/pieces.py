@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -174,11 +174,14 @@ class Margin(NamedTuple):
         columns = left + width + window.after[1]
         return cls((*most_rows(blocks), columns, shape[3]), slice(left, left + width), terms, shape[1])
 
-    def rows(self, block: RowBlock) -> tuple[Array, tuple[int, int, int]]:
-        """Return where rows of the memory of a block begin in x, and sizes, as place_rows() takes them."""
+    def rows(self, block: RowBlock, each: int = 1) -> tuple[Array, tuple[int, int, int]]:
+        """Return where rows of the memory of a block begin in x, and sizes, as place_rows() takes them.
+
+        each: bytes of an element; 1 to count elements.
+        """
         (_, rows, columns, depth), (above, below) = self.shape, block.inside
-        ends = 0, self.columns.start, self.columns.stop - self.columns.start, columns
-        _, before, width, whole = (end * depth * self.terms.dtype.itemsize for end in ends)
+        ends = self.columns.start, self.columns.stop - self.columns.start, columns
+        before, width, whole = (end * depth * each for end in ends)
         known = np.arange(rows) - above
         places = (np.arange(block.images.start, block.images.stop)[:, None] * self.height + known) * width
         inside = (known >= 0) & (known < below - above)
@@ -247,24 +250,30 @@ def _padding(block: RowBlock, layout: Layout, alone: bool, sums: Binding) -> Wri
 def looped_pieces(margin: Margin, blocks: Sequence[RowBlock], sums: Binding, loop: Shared) -> list[Piece]:
     """Return pieces_in() by shared loops alone: `loop` places rows, and `sums` calls other ones.
 
-    Elements have as many bytes as terms, and are these, or int8 that becomes uint8; padding of reals is 0.
+    loop: place_numbers() where float32 is made of stored integers, else place_rows(). Elements are terms
+    then, or int8 that becomes uint8, and padding of reals is 0.
     """
     return [Piece(b.first, b.last, _placed(b, margin, sums, loop), of_loops=True) for b in blocks]
 
 
 def _placed(block: RowBlock, margin: Margin, sums: Binding, loop: Shared) -> Write:
-    (images, reach), terms, (places, sizes) = block.memory, margin.terms, margin.rows(block)
+    (images, reach), terms = block.memory, margin.terms
+    numbers = terms.exact and terms.dtype == np.float32
+    places, sizes = margin.rows(block, 1 if numbers else terms.dtype.itemsize)
     ends = rows_divided(len(places), len(places) * sizes[-1], each=OF_COPIES)
-    operands = places, sizes, terms.around, int(HIGHEST_BIT) if terms.turned else 0
+    operands: tuple[Any, ...] = places, sizes, terms.around, int(HIGHEST_BIT) if terms.turned else 0
+    if numbers:
+        operands = places, sizes, np.float32(terms.around)
 
     def bind(memory: Array) -> tuple[Array, Place]:
-        return memory.reshape(-1).view(np.uint8), sums(memory[:images, :reach], block.window)
+        flat = memory.reshape(-1)
+        return flat if numbers else flat.view(np.uint8), sums(memory[:images, :reach], block.window)
 
     bound = remembered(bind)
 
     def write(x: Array, out: Array) -> None:
-        numbers, place = bound(scratch("padded", margin.shape, terms.dtype))
-        loop(ends, x.reshape(-1).view(np.uint8), *operands, numbers)
+        flat, place = bound(scratch("padded", margin.shape, terms.dtype))
+        loop(ends, x.reshape(-1) if numbers else x.reshape(-1).view(np.uint8), *operands, flat)
         place(out.reshape(block.shape + out.shape[1:]))
 
     return write

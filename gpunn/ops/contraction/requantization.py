@@ -110,6 +110,13 @@ class ProvenLoop(NamedTuple):
             result[:, self.others] = found
 
 
+def only_loops(conversion: Conversion) -> bool:
+    """Tell whether a conversion does nothing but call shared loops."""
+    if isinstance(conversion, ProvenLoop):
+        return not len(conversion.others)
+    return isinstance(conversion, LoopSteps)
+
+
 @dataclass(frozen=True, slots=True)
 class ManySteps(InBlocks):
     """The conversion of all other sums: by a function of sums [pixels, C] of int64 to results that may be too

@@ -22,7 +22,7 @@ from gpunn.ops.elementwise.lines import lines
 from gpunn.ops.elementwise.unary import activation_function, apply_activation
 from gpunn.ops.expansion import Expand
 from gpunn.ops.fixed_point.affine import through_reals
-from gpunn.ops.fixed_point.tables import Pairwise, by_pairs, pair_table
+from gpunn.ops.fixed_point.pair_tables import Pairwise, by_pairs, pair_table
 from gpunn.ops.memory import LEAST_BYTES, empty
 from gpunn.ops.op import Op, Prepare, Quantized, op
 from gpunn.types import Array, DType, TensorType

@@ -33,7 +33,7 @@ from gpunn.ops.fixed_point.affine import (
     times,
 )
 from gpunn.ops.fixed_point.pair_sums import IntegerSums
-from gpunn.ops.fixed_point.tables import Pairwise
+from gpunn.ops.fixed_point.pair_tables import Pairwise
 from gpunn.ops.op import EIGHT_BITS
 from gpunn.types import Array, DType
 

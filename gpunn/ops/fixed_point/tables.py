@@ -34,19 +34,14 @@ from gpunn.ops.fixed_point.affine import (
     store,
     times,
 )
-from gpunn.ops.fixed_point.channel_lines import ChannelLines, Lines, of_channels
-from gpunn.ops.fixed_point.pair_sums import PairSums, Weights
-from gpunn.ops.memory import empty, scratch
-from gpunn.ops.op import EIGHT_BITS, Quantized
+from gpunn.ops.memory import empty
+from gpunn.ops.op import Quantized
 from gpunn.pointwise import Pointwise, Repeat
 from gpunn.types import Array, DType, TensorType
 
 Bounds = tuple[int, int]
-Pairwise = Callable[[Array, Array], Array]  # from the stored values of two operands to those of the result
 _ROOT_BITS = 20  # of the fraction of inverse roots
-BLOCK = 1 << 14  # pairs that are looked up at a time
 KEPT = 32  # tables of each op that have lately been made
-A_CALL = 1 << 12  # pairs of a pair_table() that take as long as the beginning of a reference in fixed point
 
 
 def every_value(type: TensorType) -> Array:
@@ -166,82 +161,6 @@ def write_table(loops: IntegerLoops, x: Array, table: Array, out: Array) -> None
     """Look flat stored values of 8 bits up in a table of results of 8 bits, in a loop."""
     parts = rows_divided(x.size, x.size, ENTRIES, OF_TABLES)
     loops.look_up(parts, x.view(np.uint8), table.view(np.uint8), out.view(np.uint8))
-
-
-def pair_table(call: Call, exact: Pairwise) -> Array:
-    """List the stored results of all pairs of stored values of 8 bits, by the bits of the first, then of the
-    second. `exact` computes them.
-    """
-    values = every_value(call.x)
-    with np.errstate(all="ignore"):
-        return exact(np.repeat(values, len(values)), np.tile(values, len(values))).reshape(-1)
-
-
-def by_pairs(
-    make: Callable[[Call], Pairwise], weights: Weights = lambda _: None, lines: Lines = lambda *_: None
-) -> Callable[[Call], Pairwise]:
-    """Make Quantized.prepare: a call of 8 bits makes a table as soon as its results have taken as long.
-
-    make: what computes the results of a call without one. weights: where the op is a sum, the real factors of
-    both operands. PairSums may take the place of the table then. lines: of ChannelLines, which may take it
-    where one operand has a number for each channel.
-    """
-
-    def prepare(call: Call) -> Pairwise:
-        exact = make(call)
-        if call.x.dtype not in EIGHT_BITS:
-            return exact
-        table: Array | None = None
-        sums: PairSums | None = None
-        for_channels: ChannelLines | None = None
-        shapes = call.x.shape, call.input(1).shape
-        turned = of_channels(*shapes[::-1])
-        by_channel = turned or of_channels(*shapes)
-        left, count, shape = 2**16, call.y.size, call.y.shape
-
-        def compute(a: Array, b: Array) -> Array:
-            nonlocal table, sums, for_channels, left
-            if table is None:
-                left -= A_CALL + count
-                if left > 0:
-                    return exact(a, b)
-            loops = integer_loops()
-            if table is None:
-                table, factors = pair_table(call, exact), weights(call)
-                sums = None if factors is None else PairSums.of(call, factors, table)
-                if loops is not None and by_channel:
-                    for_channels = ChannelLines.of(call, lines, table, turned)
-            alike = a.shape == b.shape
-            if sums is not None and alike:
-                result = empty(shape, table.dtype)
-                sums.write(loops, a, b, result)
-                return result if loops is None else of_loops(result)
-            if for_channels is not None and loops is not None:
-                result = empty(shape, table.dtype)
-                if for_channels.write(loops, a, b, result):
-                    return of_loops(result) if for_channels.all_sure else result
-            if not alike or a.size <= BLOCK:
-                pairs = a.view(np.uint8).astype(np.uint16) << 8
-                return table.take(pairs | b.view(np.uint8))
-            result = empty(shape, table.dtype)
-            first, second = (v.reshape(-1).view(np.uint8) for v in (a, b))
-            _read_pairs(first, second, result.reshape(-1), table)
-            return result
-
-        return compute
-
-    return prepare
-
-
-def _read_pairs(a: Array, b: Array, result: Array, table: Array) -> None:
-    """Look pairs of bytes up in a pair_table(), block by block, which stay in the CPU's cache."""
-    for start in range(0, len(a), BLOCK):
-        part = slice(start, start + BLOCK)
-        pairs = scratch("pairs", a[part].shape, np.dtype(np.uint16))
-        pairs[...] = a[part]
-        pairs <<= 8
-        pairs |= b[part]
-        table.take(pairs, out=result[part], mode="wrap")  # in place, as none is beyond the table
 
 
 def last_entry(dtype: DType) -> int:

@@ -16,6 +16,9 @@ from typing import Any
 import numpy as np
 
 from gpunn.ops.call import Call
+from gpunn.ops.compiled import integer_loops
+from gpunn.ops.compiled.capture import of_loops
+from gpunn.ops.compiled.sharing import OF_EXPONENTIALS, rows_divided
 from gpunn.ops.fixed_point.affine import (
     LIMITS,
     divide_by_power,
@@ -182,10 +185,21 @@ def _prepared(call: Call) -> Callable[[Array], Array]:
         return partial(_reference, call)
     weights, terms = _weights(*_scales(call))
     single = call.x.size == call.x.shape[axis]
-    if single and call.x.size <= FEW_NUMBERS:
-        return _row_of_numbers(call, weights.tolist(), terms.tolist())
     bits, lowest = np.array(SUM_BITS), np.uint8(LIMITS[call.y.dtype][0] % 256)
-    dtype = call.y.dtype.numpy
+    dtype, length = call.y.dtype.numpy, call.x.shape[axis]
+    known = int(np.flatnonzero(weights).max(initial=0)) + 1
+    tables = weights[:known].copy(), terms[:known].copy()
+
+    def by_loop(x: Array) -> Array:
+        loops = integer_loops()
+        if loops is None:
+            return otherwise(x)
+        result = empty(x.shape, dtype)
+        source, target = x.reshape(-1, length), result.reshape(-1, length)
+        parts = rows_divided(len(source), x.size, each=OF_EXPONENTIALS)
+        ends = LIMITS[call.y.dtype][0]
+        loops.softmax(parts, source, *tables, (START, SLOPE), (SUM_BITS, 8), ends, target)
+        return of_loops(result)
 
     def rows(x: Array, axis: int) -> Array:
         below = (x.max(axis, keepdims=True) - x).view(np.uint8)  # at most 255: the lower 8 bits are all of it
@@ -194,7 +208,10 @@ def _prepared(call: Call) -> Callable[[Array], Array]:
         return (results + lowest).view(dtype)
 
     in_blocks = axis == rank - 1 and call.x.size > AT_ONCE
-    return partial(_in_blocks, rows) if in_blocks else partial(rows, axis=axis)
+    otherwise: Callable[[Array], Array] = partial(_in_blocks, rows) if in_blocks else partial(rows, axis=axis)
+    if single and call.x.size <= FEW_NUMBERS:
+        otherwise = _row_of_numbers(call, weights.tolist(), terms.tolist())
+    return by_loop if axis == rank - 1 else otherwise
 
 
 def _in_blocks(compute: Callable[[Array, int], Array], x: Array) -> Array:

@@ -179,7 +179,8 @@ def _around(call: Call, axes: Sequence[int]) -> tuple[int, int, int] | None:
     None where they lie apart, and for no numbers.
     """
     shape, size = call.x.shape, call.x.size
-    if not size or not axes or axes[-1] - axes[0] >= len(axes):
+    axes = [axis for axis in axes if shape[axis] != 1]
+    if not size or not axes or call.y.size * math.prod(shape[axes[0] : axes[-1] + 1]) != size:
         return None
     batch, channels = math.prod(shape[: axes[0]]), math.prod(shape[axes[-1] + 1 :])
     return batch, size // (batch * channels), channels

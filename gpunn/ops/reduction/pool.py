@@ -37,7 +37,7 @@ from gpunn.ops.memory import empty, scratch
 from gpunn.ops.op import EIGHT_BITS, Op, Prepare, Quantized, op
 from gpunn.ops.reduction.gradients import pools
 from gpunn.ops.reduction.pool_kernel import pool_kernels
-from gpunn.ops.reduction.pool_loop import in_loop, maxima_in_loop
+from gpunn.ops.reduction.pool_loop import in_loop, maxima_in_loop, means_in_loop
 from gpunn.types import Array, DType, Shape, TensorType
 
 MANY = 128  # channels, enough for a loop of numpy's
@@ -178,7 +178,7 @@ def _integer_bounds(call: Call) -> tuple[int, int]:
 def _prepared_integer(call: Call) -> Callable[[Array], Array]:
     pool, bounds, window = INTEGER_POOLS[call.op], _integer_bounds(call), pool_window(call)
     if _sees_all(call, window) and call.x.dtype in EIGHT_BITS and _cells(call) <= MOST_LISTED:
-        return _mean_of_images(call, bounds)
+        return means_in_loop(call, window, bounds, _mean_of_images(call, bounds))
     low, high = LIMITS[call.x.dtype]
     kind: np.dtype[Any] = np.dtype(np.int32)
     if pool.combine is np.maximum:
@@ -190,7 +190,7 @@ def _prepared_integer(call: Call) -> Callable[[Array], Array]:
     def by_numpy(x: Array) -> Array:
         return store(_pooled(pool, x.astype(kind, copy=False), window, counts), call.y, bounds)
 
-    return maxima_in_loop(call, window, bounds, by_numpy) if pool.combine is np.maximum else by_numpy
+    return (maxima_in_loop if pool.combine is np.maximum else means_in_loop)(call, window, bounds, by_numpy)
 
 
 def _sees_all(call: Call, window: Window) -> bool:

@@ -22,6 +22,7 @@ from gpunn.types import Array, DType
 
 KINDS = {"max_pool2d": MAXIMA, "average_pool2d": MEANS}
 A_MICROSECOND = 1e4  # numbers of windows that a loop sees in one, or more
+MOST_CELLS = 1 << 22  # of 8 bits, whose sums fit 32 bits
 OF_BYTES = {DType.INT8: SIGNED, DType.UINT8: UNSIGNED}
 
 
@@ -62,6 +63,26 @@ def maxima_in_loop(
         parts, where = operands()
         loops.pools(parts, source, kind, *where, target)
         return np.clip(result, *bounds, out=result) if clamps else of_loops(result)
+
+    return pool
+
+
+def means_in_loop(
+    call: Call, window: Window, bounds: tuple[int, int], otherwise: Callable[[Array], Array]
+) -> Callable[[Array], Array]:
+    """Return an average pool of stored integers, between bounds, in a loop; of other ones `otherwise`."""
+    operands, dtype = _operands(call, window), call.x.dtype.numpy
+    if call.x.dtype not in OF_BYTES or math.prod(window.size) > MOST_CELLS:
+        return otherwise
+
+    def pool(x: Array) -> Array:
+        loops = integer_loops()
+        if loops is None:
+            return otherwise(x)
+        result = empty(call.y.shape, dtype)
+        parts, where = operands()
+        loops.mean_pools(parts, x.reshape(-1), *where, bounds, result.reshape(-1))
+        return of_loops(result)
 
     return pool
 

@@ -23,8 +23,10 @@ from gpunn.kernel import (
 from gpunn.ops.accuracy import sums
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, SMALL, expect_bool, expect_dtype
+from gpunn.ops.compiled.capture import of_loops
 from gpunn.ops.fixed_point.affine import round_half_away, through_reals
-from gpunn.ops.memory import by_blocks
+from gpunn.ops.memory import by_blocks, empty
+from gpunn.ops.movement.host_rows import SHORTEST, RowCopies, copy_loop
 from gpunn.ops.op import Op, Quantized, op
 from gpunn.ops.parts import by_batch
 from gpunn.ops.vision import gradients, resize_bytes
@@ -243,9 +245,34 @@ def _resize_nearest_kernel(call: Call) -> Kernel:
     )
 
 
+def _prepare_nearest(call: Call) -> Callable[[Array], Array] | None:
+    (batch, height, width, channels), shape = call.x.shape, call.y.shape
+    nbytes, mode = channels * call.x.dtype.itemsize, (call["align_corners"], call["half_pixel_centers"])
+    if not call.y.size:
+        return None
+
+    @cache
+    def copies() -> RowCopies:
+        rows, columns = (_nearest(n, out, *mode) for n, out in ((height, shape[1]), (width, shape[2])))
+        places = ((np.arange(batch)[:, None] * height + rows)[..., None] * width + columns) * nbytes
+        return RowCopies(places.reshape(-1), np.arange(places.size) * nbytes, (1, nbytes), (0, 0))
+
+    def compute(x: Array) -> Array:
+        loop = copy_loop() if nbytes >= SHORTEST else None
+        if loop is None:
+            rows, columns = (_nearest(n, out, *mode) for n, out in ((height, shape[1]), (width, shape[2])))
+            return picked(x, rows, columns)
+        result = empty(shape, x.dtype)
+        copies().bound(loop)(x, result)
+        return of_loops(result)
+
+    return compute
+
+
 @op(
     _infer_resize_nearest,
     _resize_nearest_kernel,
+    prepare=_prepare_nearest,
     divide=by_batch,
     raw=True,
     gradient=gradients.resize(_meaning),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -71,35 +72,38 @@ def stored_pool(op: str, x: Array, dtype: DType, attrs: dict[str, Any]) -> Array
     return np.asarray(compute(x))
 
 
+@pytest.mark.parametrize("op", ["max_pool2d", "average_pool2d"])
 @pytest.mark.parametrize("dtype", [DType.INT8, DType.UINT8])
 @pytest.mark.parametrize("shape, attrs", CASES, ids=str)
-def test_maxima_of_stored_integers(
-    shape: tuple[int, ...], attrs: dict[str, Any], dtype: DType, found: compiled.Loops
+def test_pools_of_stored_integers(
+    shape: tuple[int, ...], attrs: dict[str, Any], dtype: DType, op: str, found: compiled.Loops
 ) -> None:
     x = stored(1, quantized(dtype, shape, 0.05))
-    got = stored_pool("max_pool2d", x, dtype, attrs)
-    with compiled.in_use(None):
-        np.testing.assert_array_equal(got, stored_pool("max_pool2d", x, dtype, attrs))
+    for values in (x, np.full_like(x, np.iinfo(dtype.numpy).min)):
+        got = stored_pool(op, values, dtype, attrs)
+        with compiled.in_use(None):
+            np.testing.assert_array_equal(got, stored_pool(op, values, dtype, attrs))
 
 
 @pytest.mark.parametrize(
     ("op", "dtype", "asks"),
     [
         ("max_pool2d", DType.INT8, True),
-        ("max_pool2d", DType.UINT8, True),
         ("max_pool2d", DType.INT16, False),
-        ("average_pool2d", DType.INT8, False),
+        ("average_pool2d", DType.UINT8, True),
+        ("average_pool2d", DType.INT16, False),
     ],
 )
-def test_only_maxima_of_8_bits_have_a_loop(op: str, dtype: DType, asks: bool) -> None:
+def test_only_pools_of_8_bits_have_loops(op: str, dtype: DType, asks: bool) -> None:
     asked: list[Array] = []
 
-    def counted(ends: Array, x: Array, *operands: Any) -> None:
+    def counted(loop: compiled.Shared, ends: Array, x: Array, *operands: Any) -> None:
         asked.append(x)
-        INTEGERS.pools(ends, x, *operands)
+        loop(ends, x, *operands)
 
+    maxima, means = (partial(counted, loop) for loop in (INTEGERS.pools, INTEGERS.mean_pools))
     shape, attrs = CASES[0]
-    with compiled.in_use(compiled.Loops(None, INTEGERS._replace(pools=counted))):
+    with compiled.in_use(compiled.Loops(None, INTEGERS._replace(pools=maxima, mean_pools=means))):
         stored_pool(op, np.zeros(shape, dtype.numpy), dtype, attrs)
     assert bool(asked) == asks
 

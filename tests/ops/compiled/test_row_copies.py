@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from gpunn import Model
-from gpunn.ops import compiled
+from gpunn.ops import OPS, compiled
 from gpunn.ops.movement.turn import turned
-from gpunn.types import Array, DType, Quantization, TensorType
+from gpunn.types import Array, DType, Quantization, TensorType, float32
 from tests.ops.compiled.plain import INTEGERS, REALS
 from tests.ops.quantized import quantized, stored
 
@@ -116,3 +116,31 @@ def test_bits_of_bytes_are_turned_round(found: compiled.Loops) -> None:
     found.integers.flipped(np.array([0, 64, 200]), x, 128, out)
     np.testing.assert_array_equal(out[:200], x ^ 128)
     assert not out[200:].any()
+
+
+@pytest.mark.parametrize("mode", [{}, {"align_corners": True}, {"half_pixel_centers": True}], ids=str)
+@pytest.mark.parametrize("channels", [3, 8])
+def test_nearest_pixels_are_copied(mode: dict[str, Any], channels: int, found: compiled.Loops) -> None:
+    model, x = Model("resize"), np.random.default_rng(0).random((2, 5, 7, channels), np.float32)
+    attrs = {"size": (9, 4), **mode}
+    model.output(*model.add("resize_nearest", [model.input("x", float32(*x.shape))], attrs))
+    compute = model.operations[0].direct()
+    assert compute is not None
+    np.testing.assert_array_equal(compute(x), OPS["resize_nearest"].reference(x, **attrs))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+@pytest.mark.parametrize("sizes", [(0, 5, 5), (3, 40, 50), (1, 0, 2)])
+def test_stored_integers_become_numbers_amid_padding(
+    sizes: tuple[int, int, int], dtype: Any, found: compiled.Loops
+) -> None:
+    before, width, whole = sizes
+    x = np.random.default_rng(0).integers(0, 256, 300).astype(np.uint8).view(dtype)
+    places, out = np.array([-1, 7, 200, -1]), np.zeros(4 * whole, np.float32)
+    assert found.integers is not None
+    found.integers.place_numbers(np.array([0, 3, 4]), x, places, sizes, np.float32(-3), out)
+    for row, place in zip(out.reshape(4, whole), places, strict=True):
+        expected = np.full(whole, -3, np.float32)
+        if place >= 0:
+            expected[before : before + width] = x[place : place + width]
+        np.testing.assert_array_equal(row, expected)

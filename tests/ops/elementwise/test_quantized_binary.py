@@ -13,7 +13,7 @@ from gpunn.model import Model
 from gpunn.ops.call import Call
 from gpunn.ops.elementwise.binary_integer import COMPARISONS
 from gpunn.ops.fixed_point.affine import LIMITS
-from gpunn.ops.fixed_point.tables import A_CALL, by_pairs
+from gpunn.ops.fixed_point.pair_tables import A_CALL, by_pairs
 from gpunn.types import Array, DType, Quantization, TensorType, float32
 from tests.ops.elementwise.test_quantized_unary import UNARY
 from tests.ops.integer_checks import check_integer, computed, litert_integer

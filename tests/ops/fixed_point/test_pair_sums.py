@@ -13,7 +13,8 @@ from gpunn.ops import compiled
 from gpunn.ops.elementwise.binary_integer import sum_weights
 from gpunn.ops.fixed_point import pair_sums
 from gpunn.ops.fixed_point.pair_sums import PairSums
-from gpunn.ops.fixed_point.tables import every_value, pair_table
+from gpunn.ops.fixed_point.pair_tables import pair_table
+from gpunn.ops.fixed_point.tables import every_value
 from gpunn.types import Array, DType, Quantization
 from tests.ops.compiled.plain import INTEGERS, PLAIN
 from tests.ops.quantized import quantized
