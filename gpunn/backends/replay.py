@@ -1,7 +1,7 @@
 """Consecutive operations of the CPU backend whose calls of loops are computed again, without Python.
 
 The first run of a program makes the functions of its operations. The second one finds out which of them do
-nothing but call loops, the third one captures these calls, and runs after it replay them. Results of loops
+nothing but call loops, the third one captures these calls, and those behind it replay them. Results of loops
 then have fixed memory, of which others get the places of results that are needed no more, as in any run.
 Other values lie elsewhere in each run: calls get their addresses before they are replayed.
 """
@@ -30,7 +30,6 @@ from gpunn.types import Array
 WATCHED = 2, 20
 LONGEST = 5e-3  # seconds of operations that are replayed together: no interrupt ends them
 
-
 Run = Callable[[list[Step], Values], None]
 
 
@@ -43,7 +42,7 @@ class Places:
 
     def __init__(self, memory: FixedMemory, values: Values, numbers: Iterable[int]) -> None:
         self.memory = memory
-        self._values: dict[int, Array] = {}
+        self._values: dict[int, tuple[int, int]] = {}  # their addresses and sizes
         self._originals: dict[int, Array] = {}
         self._kept: list[Array] = []
         self.add(values, numbers)
@@ -53,7 +52,8 @@ class Places:
         for number in numbers:
             value = values[number]
             if value is not None:
-                self._values[number] = values[number] = value.copy()
+                copy = values[number] = value.copy()
+                self._values[number] = copy.ctypes.data, copy.nbytes
                 self._originals[number] = value
 
     def keep(self, values: Values) -> None:
@@ -69,10 +69,9 @@ class Places:
     def find(self, array: Array) -> tuple[int, int] | None:
         """Return in which of these values an array lies, and how many bytes behind its beginning."""
         address = array.ctypes.data
-        for number, value in self._values.items():
-            offset = address - value.ctypes.data
-            if 0 <= offset < value.nbytes:
-                return number, offset
+        for number, (begin, nbytes) in self._values.items():
+            if 0 <= address - begin < nbytes:
+                return number, address - begin
         return None
 
 
@@ -175,12 +174,14 @@ class Replays:
         for step in steps:
             capture.begin(len(step.results))
             run([step], values)
-            if capture.made(values[number] for number in step.results):
+            if not _chooses(step.operation) and capture.made(values[number] for number in step.results):
                 self._of_loops.add(step.operation)
 
     def _replace(self, run: Run, values: Values) -> None:
         """Run all operations, and make of them what later runs do."""
+        self._replayed, self._fixed = self._plain, None  # so that their memory is free
         fixed, found = FixedMemory(self._memory), list[Batch]()
+        self._memory.release()
         places, capture = Places(fixed, values, self._inputs), self._capture()
 
         def replaced(steps: list[Step], values: Values) -> None:
@@ -190,7 +191,6 @@ class Replays:
         self._runner.through(replaced, values)
         self._runner.batches = self._replayed = found
         self._fixed, self._captured = fixed, len(self._of_loops)
-        self._memory.release()
 
     def _replaced(
         self, places: Places, capture: Capture, run: Run, steps: list[Step], values: Values
@@ -223,7 +223,10 @@ class Replays:
 
 
 def _chooses(operation: Operation) -> bool:
-    """Tell whether an operation may give one of its operands in some runs, and its own results in others."""
+    """Tell whether what an operation runs is not its own: it may do other things in each run.
+
+    So it may give one of its operands in some runs, and its own results in others.
+    """
     return operation.custom is not None or any(isinstance(a, Body) for a in operation.attrs.values())
 
 

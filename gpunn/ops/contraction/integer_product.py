@@ -190,13 +190,14 @@ class _Weights(NamedTuple):
     """Values kept for a filter and a bias: a type with exact sums, these sums, and their conversion.
 
     at_once: as of Sums, for the pixels of the call. Sums that are finished have the type of the results, and
-    need no conversion.
+    need no conversion. kept: they are those of each run, of constants.
     """
 
     exact: np.dtype[Any]
     sums: Sums
     at_once: AtOnce | None
     conversion: Conversion | None
+    kept: bool
 
     @classmethod
     def of(
@@ -240,7 +241,7 @@ class _Weights(NamedTuple):
         found = sums(centred.astype(terms.dtype, copy=False), terms)
         at_once = found.at_once(math.prod(call.y.shape[:-1]))
         if found.finished:
-            return cls(call.y.dtype.numpy, found, at_once, None)
+            return cls(call.y.dtype.numpy, found, at_once, None, constants_only(call))
         conversion: Conversion
         if how.steps is not Steps.TWICE:
             conversion = ManySteps(call, how, partial(_rescaled_int64, how, biases))
@@ -248,7 +249,7 @@ class _Weights(NamedTuple):
             conversion = few_steps(call, how, biases, terms.dtype, reach_of)
         else:
             conversion = ManySteps(call, how, partial(_rescaled, how, biases))
-        return cls(terms.dtype, found, at_once, conversion)
+        return cls(terms.dtype, found, at_once, conversion, constants_only(call))
 
     def product(self, y: TensorType) -> Callable[[Array], Array]:
         """Return what computes the stored result from the stored x."""
@@ -256,7 +257,8 @@ class _Weights(NamedTuple):
         rows, write = (math.prod(shape[:-1]), shape[-1]), self.at_once
         if self.conversion is None:
             return partial(self._finished, shape, dtype, rows)
-        convert, by_loops = self.conversion.write, self.sums.of_loops and only_loops(self.conversion)
+        by_loops = self.kept and self.sums.of_loops and only_loops(self.conversion)
+        convert = self.conversion.write
 
         def at_once(x: Array) -> Array:
             assert write is not None
@@ -287,7 +289,7 @@ class _Weights(NamedTuple):
         else:
             for _ in self.sums(x, lambda first, last: pixels[first:last]):
                 pass
-        return of_loops(result) if self.sums.of_loops else result
+        return of_loops(result) if self.kept and self.sums.of_loops else result
 
 
 def _fit_32_bits(how: Rescaling, largest: Array) -> bool:

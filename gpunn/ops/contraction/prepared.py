@@ -109,6 +109,7 @@ def bound(
     the bias and clamps the results.
     """
     shape, dtype, (write, only_loops) = call.y.shape, filter.dtype, _bound(call, pieces, filter, bias, whole)
+    only_loops = only_loops and constants_only(call)  # else what loops read is made anew in each run
 
     def compute(x: Array) -> Array:
         result = empty(shape, dtype)

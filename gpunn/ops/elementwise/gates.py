@@ -11,7 +11,6 @@ from collections.abc import Callable
 import numpy as np
 
 from gpunn.ops.compiled import TOGETHER, real_loops
-from gpunn.ops.compiled.capture import of_loops
 from gpunn.ops.compiled.gates import HARD, form_of
 from gpunn.ops.compiled.sharing import OF_EXPONENTIALS, rows_divided
 from gpunn.ops.memory import BLOCK, by_blocks
@@ -103,5 +102,4 @@ def by_loop(x: Array, form: Array, out: Array) -> bool:
         return False
     parts = rows_divided(x.size, x.size, TOGETHER, OF_EXPONENTIALS)
     loops.gated(parts, x.reshape(-1), form, out.reshape(-1))
-    of_loops(out)
     return True

@@ -164,6 +164,7 @@ TABLE = (
         output=(1 / 256, 0),
         table=logistic_table,
         table16=interpolation.logistic(gates.logistic),
+        looped=True,
     ),
     Unary(
         "tanh",
@@ -181,6 +182,7 @@ TABLE = (
         keep_nan(f"max(x, T({gates.LEAST})) / (T(1) + exp(-clamp(x, T({gates.LEAST}), T(87.33))))", "x"),
         (-200, 200),
         fused=Fused(1.1, True, gates.write_silu),
+        looped=True,
     ),
     Unary(
         "hard_swish",
@@ -189,6 +191,7 @@ TABLE = (
         (-10, 10),
         fused=Fused(1.5, write=gates.write_hard_swish),
         table=hard_swish_table,
+        looped=True,
     ),
     Unary("sign_bit", _sign_bit, "select(T(0), T(1), x < T(0))", (-2, 2), fused=Fused()),
     Unary("floor", _leave(np.floor), "floor(x)", (-100, 100)),
@@ -258,7 +261,15 @@ TABLE = (
     Unary("sin", _leave(np.sin), "wave(x, 0u)", (-3e4, 3e4), library="elementary"),
     Unary("cos", _leave(np.cos), "wave(x, 1u)", (-3e4, 3e4), library="elementary"),
     Unary("elu", _elu, "select(exponential_less_one(x), x, x >= 0.0)", (-100, 100), library="elementary"),
-    Unary("gelu", gaussian.gelu, "gaussian_unit(x)", (-30, 30), table16=_GELU_TABLE16, library="elementary"),
+    Unary(
+        "gelu",
+        gaussian.gelu,
+        "gaussian_unit(x)",
+        (-30, 30),
+        table16=_GELU_TABLE16,
+        library="elementary",
+        looped=True,
+    ),
     Unary(
         "gelu_tanh",
         gaussian.gelu_tanh,
@@ -266,6 +277,7 @@ TABLE = (
         (-30, 30),
         table16=_GELU_TANH_TABLE16,
         library="elementary",
+        looped=True,
     ),
     Unary("sinh", _leave(np.sinh), "hyperbolic_sine(x)", (-90, 90), library="hyperbolic"),
     Unary("cosh", _leave(np.cosh), "hyperbolic_cosine(x)", (-90, 90), library="hyperbolic"),

@@ -13,6 +13,8 @@ from gpunn.ops.algebra import Algebra, Clamp
 from gpunn.ops.axes import ELEMENTWISE
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, expect_dtype, expect_float
+from gpunn.ops.compiled import real_loops
+from gpunn.ops.compiled.capture import of_loops
 from gpunn.ops.elementwise import gradients
 from gpunn.ops.elementwise.unary_kernel import elementwise
 from gpunn.ops.fixed_point.affine import CLAMPS, fixed_output
@@ -44,7 +46,7 @@ class Unary(NamedTuple):
     scale and, above the lowest stored value, zero point of a result that the file does not quantise.
     `dtypes`: what x may be. `params`: the numbers of the kernel, where these are not the attributes; checks
     the attributes. `library`: the one in shaders/lib that the expression calls. `int64`: the expression for
-    int64, where it is another. `signs`: see Pointwise.
+    int64, where it is another. `signs`: see Pointwise. `looped`: the meaning of float32 has a compiled loop.
     """
 
     name: str
@@ -63,6 +65,7 @@ class Unary(NamedTuple):
     int64: str = ""
     signs: tuple[int, ...] = ()
     accuracy: Accuracy = PROMISE
+    looped: bool = False
 
     def expression_for(self, dtype: DType) -> str:
         """Return the expression for a dtype."""
@@ -115,7 +118,16 @@ def _clamp(name: str) -> Callable[[float | None], Clamp] | None:
 
 
 def _prepare(line: Unary) -> Prepare:
-    return lambda call: partial(line.meaning, **call.attrs) if call.attrs else line.meaning
+    def in_loop(x: Array) -> Array:
+        y: Array = line.meaning(x)
+        return y if real_loops() is None else of_loops(y)
+
+    def prepare(call: Call) -> Callable[[Array], Any]:
+        if line.looped and call.x.dtype is DType.FLOAT32:
+            return in_loop
+        return partial(line.meaning, **call.attrs) if call.attrs else line.meaning
+
+    return prepare
 
 
 def declare(line: Unary) -> Op:
