@@ -23,6 +23,8 @@ from gpunn.ops.compiled import equal_rows, real_loops
 from gpunn.ops.compiled.capture import of_loops
 from gpunn.ops.compiled.sharing import rows_divided, whole
 from gpunn.ops.contraction.prepared import UNBOUNDED, Ends, clamp_ends
+from gpunn.ops.elementwise.gates import LOOPED, Write
+from gpunn.ops.elementwise.unary import ACTIVATIONS
 from gpunn.ops.memory import empty
 from gpunn.ops.movement import basic
 from gpunn.passes.scale import change_of
@@ -36,12 +38,21 @@ _NEUTRAL = np.array((-0.0, 1.0, 1.0, -0.0), np.float32)  # x - 0 is x, also if t
 
 
 class _Line(NamedTuple):
-    """A function of x by some operations, one after the other, which clamps its results to `ends`."""
+    """A function of x by some operations, one after the other, which clamps its results to `ends`.
+
+    activate: writes another activation of the last operation, which has a loop, to the results.
+    """
 
     x: Operand
     numbers: _Numbers
     ends: Ends
     operations: tuple[Operation, ...]
+    activate: Write | None = None
+
+    @property
+    def linear(self) -> bool:
+        """Tell whether there is no activation."""
+        return self.ends is UNBOUNDED and self.activate is None
 
     def rows(self) -> Array:
         """Return the numbers as the loop takes them."""
@@ -63,16 +74,16 @@ def joints(model: Graph) -> Mapping[Operation, Joint]:
                 private[y] = operation
         line = _line(operation, lines)
         if line is None:
-            joint = _sum_of_tensors(operation, private) or _product_by_channel(operation)
+            joint = _two_tensors(operation, private) or _product_by_channel(operation)
             if joint is not None:
                 found[operation] = joint
             continue
         *before, _ = line.operations
         if before:
             found.pop(before[-1], None)
-        if before or line.ends is not UNBOUNDED:
+        if before or not line.linear:
             found[operation] = Joint((line.x,), partial(_by_channel, line), tuple(before))
-        if line.ends is UNBOUNDED and operation.outputs[0] in private:
+        if line.linear and operation.outputs[0] in private:
             lines[operation.outputs[0]] = line
     return found
 
@@ -85,7 +96,8 @@ def _line(operation: Operation, lines: Mapping[Operand, _Line]) -> _Line | None:
     computed = [i for i in operation.inputs if i is not None and i.value is None]
     if operation.definition.algebra.affine is None or len(computed) != 1:
         return None
-    ends = _ends(operation)
+    activate = _looped(operation)
+    ends = _ends(operation) if activate is None else UNBOUNDED
     if ends is None:
         return None
     (x,), (y,) = computed, operation.outputs
@@ -99,9 +111,9 @@ def _line(operation: Operation, lines: Mapping[Operand, _Line]) -> _Line | None:
     if before is not None:
         longer = _with(before.numbers, factor, summand)
         if longer is not None:
-            return _Line(before.x, longer, ends, (*before.operations, operation))
+            return _Line(before.x, longer, ends, (*before.operations, operation), activate)
     numbers = _with(_NONE, factor, summand)
-    return None if numbers is None else _Line(x, numbers, ends, (operation,))
+    return None if numbers is None else _Line(x, numbers, ends, (operation,), activate)
 
 
 def _with(numbers: _Numbers, factor: Array, summand: Array) -> _Numbers | None:
@@ -123,20 +135,33 @@ def _with(numbers: _Numbers, factor: Array, summand: Array) -> _Numbers | None:
     return a, b, c, d
 
 
-def _ends(operation: Operation) -> Ends | None:
-    """Return what an operation of float32 clamps its results to; None for other operations."""
+def _of_reals(operation: Operation) -> bool:
+    """Tell whether an operation has one result, of float32 alone."""
     operands = [*operation.inputs, *operation.outputs]
     if any(o is None or o.type.dtype is not DType.FLOAT32 for o in operands) or len(operation.outputs) != 1:
-        return None
-    if operation.direct() is None or operation.custom:
+        return False
+    return operation.direct() is not None and not operation.custom
+
+
+def _looped(operation: Operation) -> Write | None:
+    """Return what writes the activation of an operation on float32 in a loop; None for other ones."""
+    activation: Any = operation.attrs.get("activation")
+    line = ACTIVATIONS.get(activation) if isinstance(activation, str) and _of_reals(operation) else None
+    fused = None if line is None else line.fused
+    return None if fused is None or fused.write not in LOOPED else fused.write
+
+
+def _ends(operation: Operation) -> Ends | None:
+    """Return what an operation of float32 clamps its results to; None for other operations."""
+    if not _of_reals(operation):
         return None
     activation: Any = operation.attrs.get("activation")
     return clamp_ends(activation) if activation is None or isinstance(activation, str) else None
 
 
-def _sum_of_tensors(operation: Operation, private: Mapping[Operand, Operation]) -> Joint | None:
-    """Return a sum of two tensors of one shape, one of which may get channels just before."""
-    if operation.op != "add":
+def _two_tensors(operation: Operation, private: Mapping[Operand, Operation]) -> Joint | None:
+    """Return a sum or a product of two tensors of one shape; in a sum one may get channels just before."""
+    if operation.op not in ("add", "mul"):
         return None
     ends, operands = _ends(operation), [i for i in operation.inputs if i is not None and i.value is None]
     types = {o.type for o in (*operands, *operation.outputs)}
@@ -144,10 +169,10 @@ def _sum_of_tensors(operation: Operation, private: Mapping[Operand, Operation]) 
         return None
     for a, b in (operands, operands[::-1]):
         pad = private.get(b)
-        x = None if pad is None else _with_fewer_channels(pad)
+        x = None if pad is None or operation.op != "add" else _with_fewer_channels(pad)
         if pad is not None and x is not None:
-            return Joint((a, x), partial(_added, operation, ends, pad), (pad,))
-    return Joint(tuple(operands), partial(_added, operation, ends, None))
+            return Joint((a, x), partial(_combined, operation, ends, pad), (pad,))
+    return Joint(tuple(operands), partial(_combined, operation, ends, None))
 
 
 def _product_by_channel(operation: Operation) -> Joint | None:
@@ -200,8 +225,8 @@ def _with_fewer_channels(operation: Operation) -> Operand | None:
     return x if only_behind and x is not None and x.value is None else None
 
 
-def _added(operation: Operation, ends: Ends, pad: Operation | None) -> Callable[..., Array]:
-    """Return what adds two tensors, in a loop where there is one."""
+def _combined(operation: Operation, ends: Ends, pad: Operation | None) -> Callable[..., Array]:
+    """Return what adds or multiplies two tensors, in a loop where there is one."""
     loops, compute, shape = real_loops(), operation.direct(), operation.outputs[0].type.shape
     padded = (lambda b: b) if pad is None else pad.direct()
     assert compute is not None and padded is not None
@@ -211,13 +236,15 @@ def _added(operation: Operation, ends: Ends, pad: Operation | None) -> Callable[
     rows = _in_rows(shape)[0] if pad is None else (pixels, shape[-1])
     parts = rows_divided(rows[0], math.prod(shape))
 
-    def add(a: Array, b: Array) -> Array:
+    loop = loops.added if operation.op == "add" else loops.multiplied
+
+    def compute_both(a: Array, b: Array) -> Array:
         result = empty(shape, np.float32)
         narrow = rows if pad is None else (pixels, b.shape[-1])
-        loops.added(parts, a.reshape(rows), b.reshape(narrow), ends, result.reshape(rows))
+        loop(parts, a.reshape(rows), b.reshape(narrow), ends, result.reshape(rows))
         return of_loops(result)
 
-    return add
+    return compute_both
 
 
 def _by_channel(line: _Line) -> Callable[[Array], Array]:
@@ -231,6 +258,8 @@ def _by_channel(line: _Line) -> Callable[[Array], Array]:
     def compute(x: Array) -> Array:
         result = empty(shape, np.float32)
         loops.scaled(parts, x.reshape(rows), numbers, line.ends, result.reshape(rows))
+        if line.activate is not None:
+            line.activate(result, result)
         return of_loops(result)
 
     return compute

@@ -158,6 +158,7 @@ class Replays:
             self._runner.through(partial(self._watch, self._capture(), run), values)
             if len(self._of_loops) == self._captured:
                 self._runner.batches = self._replayed
+                self._memory.release()
         elif len(self._of_loops) > self._captured:
             self._replace(run, values)
         else:

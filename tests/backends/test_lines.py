@@ -39,6 +39,7 @@ ONE: dict[str, list[Layer]] = {
     "a sum that clamps": [("add", NUMBERS, {"activation": "relu"})],
     "a product that clamps": [("mul", NUMBERS, {"activation": "relu"})],
     "two tensors": [("add", None, {"activation": "relu6"})],
+    "product of two tensors": [("mul", None, {"activation": "relu6"})],
 }
 MORE: dict[str, tuple[int, list[Layer]]] = {
     "a third": (2, [("div", np.float32([3]), {}), ("add", NUMBERS, {})]),
@@ -82,7 +83,7 @@ def test_one_loop_has_the_bits_of_numpy(name: str, plain: bool, monkeypatch: pyt
     def counted(name: str) -> Any:
         return lambda *operands: (asked.append(name), getattr(REALS, name)(*operands))
 
-    own = REALS._replace(scaled=counted("scaled"), added=counted("added"))
+    own = REALS._replace(**{name: counted(name) for name in ("scaled", "added", "multiplied")})
     if not plain:
         pytest.importorskip("numba", reason="numba, of the extra fast-cpu, is not installed")
     else:
@@ -99,7 +100,20 @@ def test_one_loop_has_the_bits_of_numpy(name: str, plain: bool, monkeypatch: pyt
         if model.operations[-1].activation is None:  # else the sign of 0 is that of either side
             np.testing.assert_array_equal(np.signbit(got), np.signbit(expected))
     if plain:
-        assert asked == ["added" if name == "two tensors" else "scaled"] * 2
+        loops = {"two tensors": "added", "product of two tensors": "multiplied"}
+        assert asked == [loops.get(name, "scaled")] * 2
+
+
+@pytest.mark.parametrize("activation", ["silu", "logistic", "hard_swish"])
+def test_a_line_with_an_activation_of_its_own_loop(activation: str) -> None:
+    model, _ = model_of([("mul", NUMBERS, {}), ("add", NUMBERS[::-1], {"activation": activation})])
+    found, x = joints(model), random(0, *SHAPE)
+    assert [len(joint.before) for joint in found.values()] == [1]
+    (expected,) = PreparedGraph(model).evaluate([x, x])
+    for loops in (None, compiled.Loops(REALS, None)):
+        with compiled.in_use(loops):
+            (got,) = PreparedGraph(model, joints=found).evaluate([x, x])
+        np.testing.assert_allclose(got, expected, rtol=8 * 2.0**-23, atol=1e-20)  # an exponential, a quotient
 
 
 @pytest.mark.parametrize("activation", [None, "relu6"])

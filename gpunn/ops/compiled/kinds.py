@@ -36,6 +36,8 @@ class RealLoops(NamedTuple):
     finish: Shared
     scaled: Shared
     added: Shared
+    multiplied: Shared
+    leaky: Shared
     gated: Shared
     softmax: Shared
     row_norms: Shared

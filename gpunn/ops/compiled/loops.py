@@ -65,6 +65,27 @@ def added(some: Range, a: Array, b: Array, bounds: tuple[Any, Any], out: Array) 
             to[k] = high if t > high else t
 
 
+def multiplied(some: Range, a: Array, b: Array, bounds: tuple[Any, Any], out: Array) -> None:
+    """Write the products of float32 a [P, C] and b [P, C], between bounds."""
+    low, high = bounds
+    channels = a.shape[1]
+    for p in range(*some):
+        row, other, to = a[p], b[p], out[p]
+        for k in range(channels):
+            t = row[k] * other[k]
+            t = low if t < low else t
+            to[k] = high if t > high else t
+
+
+def leaky(some: Range, x: Array, slope: Any, out: Array) -> None:
+    """Write flat float32 x, times a slope where it is below 0."""
+    begin, end = some
+    source, to = x[begin:end], out[begin:end]
+    for k in range(len(to)):
+        number = source[k]
+        to[k] = number * slope if number < 0 else number
+
+
 def requantize(
     some: Range,
     sums: Array,

@@ -71,6 +71,8 @@ class Maker(NumbaTypes):
             self._shared(loops.finish, (result(single), numbers, single, single)),
             self._shared(loops.scaled, (given(single, 2), given(single, 2), bounds, result(single))),
             self._shared(loops.added, (given(single, 2), given(single, 2), bounds, result(single))),
+            self._shared(loops.multiplied, (given(single, 2), given(single, 2), bounds, result(single))),
+            self._shared(loops.leaky, (numbers, single, result(single, 1))),
             self._gated(),
             self._softmax(),
             self._row_norms(),

@@ -28,7 +28,7 @@ from gpunn.types import Array, DType, Shape
 
 FEWEST = 8  # columns, which fill half of the longest vectors
 APART, MANY = 256, 128  # numbers between rows that have the same place in a cache, and such rows
-LEAST_PRODUCTS = 1 << 16  # of a call: fewer take less time than what is around the loop
+LEAST_PRODUCTS = 1 << 12  # of a call: fewer take less time than what is around the loop
 
 
 def _row(columns: int, lanes: int, depth: int) -> int:

@@ -30,6 +30,8 @@ from gpunn.kernel import Function, keep_nan
 from gpunn.ops.accuracy import BASIC, Accuracy
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS
+from gpunn.ops.compiled import TOGETHER, real_loops
+from gpunn.ops.compiled.sharing import rows_divided
 from gpunn.ops.elementwise import fake_quant, gates, gaussian
 from gpunn.ops.elementwise.unary_declaration import Fused, Table, Unary, declare
 from gpunn.ops.fixed_point import interpolation
@@ -44,6 +46,7 @@ from gpunn.ops.fixed_point.tables import (
     sqrt_table,
     tanh_table,
 )
+from gpunn.ops.memory import empty
 from gpunn.ops.op import Op
 from gpunn.types import Array, DType
 
@@ -89,6 +92,11 @@ def _logical_not(x: Array) -> Array:
 
 def _leaky_relu(x: Array, *, alpha: float) -> Array:
     slope = x.dtype.type(alpha)  # 0, if alpha is too small for the type
+    loops = real_loops() if x.dtype == np.float32 and x.flags.c_contiguous else None
+    if loops is not None:
+        result = empty(x.shape, x.dtype)
+        loops.leaky(rows_divided(x.size, x.size, TOGETHER), x.reshape(-1), slope, result.reshape(-1))
+        return result
     scaled = slope * x
     # A choice takes many times as long, as a CPU cannot foresee it.
     return np.asarray(np.maximum(x, scaled) if 0 < slope <= 1 else np.where(x < 0, scaled, x))
@@ -203,6 +211,7 @@ TABLE = (
         table=_leaked,
         table16=_leaked,
         accuracy=BASIC,
+        looped=True,
     ),
     Unary(
         "abs",

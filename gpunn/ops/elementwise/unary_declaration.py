@@ -118,13 +118,13 @@ def _clamp(name: str) -> Callable[[float | None], Clamp] | None:
 
 
 def _prepare(line: Unary) -> Prepare:
-    def in_loop(x: Array) -> Array:
-        y: Array = line.meaning(x)
+    def in_loop(x: Array, **attrs: Any) -> Array:
+        y: Array = line.meaning(x, **attrs)
         return y if real_loops() is None else of_loops(y)
 
     def prepare(call: Call) -> Callable[[Array], Any]:
         if line.looped and call.x.dtype is DType.FLOAT32:
-            return in_loop
+            return partial(in_loop, **call.attrs)
         return partial(line.meaning, **call.attrs) if call.attrs else line.meaning
 
     return prepare

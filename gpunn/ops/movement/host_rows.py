@@ -70,6 +70,13 @@ def row_copies(
     return RowCopies(groups[0], groups[1], (rows, nbytes), inner)
 
 
+def copies_of(x: Array, view: Array) -> RowCopies | None:
+    """Return the copies that make a view of dense x a dense array; None as of row_copies()."""
+    steps = tuple(stride // view.itemsize for stride in view.strides)
+    start = (view.ctypes.data - x.ctypes.data) // view.itemsize
+    return row_copies(view.shape, steps, dense(view.shape), view.itemsize, start)
+
+
 def prepare_concat(call: Call) -> Callable[..., Array]:
     """Return what joins the inputs of a concat."""
     axis, shape = call.axis(call["axis"], call.y.rank), call.y.shape

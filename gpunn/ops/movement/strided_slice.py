@@ -12,12 +12,15 @@ from gpunn.ops.algebra import Algebra, same_shape
 from gpunn.ops.axes import Axes, Space, each_axis, without
 from gpunn.ops.call import Call
 from gpunn.ops.check import expect_entries, expect_int, expect_ints
+from gpunn.ops.compiled.capture import of_loops
 from gpunn.ops.kernels.copies import strided_copy
 from gpunn.ops.kernels.strides import dense, rows_walked
+from gpunn.ops.memory import empty
 from gpunn.ops.movement import gradients
+from gpunn.ops.movement.host_rows import copies_of, copy_loop
 from gpunn.ops.op import Op, op
 from gpunn.rows import Rows
-from gpunn.types import Array, Shape, TensorType
+from gpunn.types import Array, DType, Shape, TensorType
 
 
 def _shrunk(call: Call) -> list[int]:
@@ -93,8 +96,21 @@ def _index(attrs: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _prepare_strided_slice(call: Call) -> Callable[[Array], Array]:
-    index = _index(call.attrs)
-    return lambda x: np.asarray(x[index], order="C")
+    index, shape = _index(call.attrs), call.y.shape
+
+    def compute(x: Array) -> Array:
+        view = np.asarray(x[index])
+        loop = copy_loop()
+        if view.flags.c_contiguous:
+            return of_loops(view) if loop is not None and view.size else view
+        copies = None if loop is None or call.y.dtype is DType.STRING else copies_of(x, view)
+        if loop is None or copies is None:
+            return np.asarray(view, order="C")
+        result = empty(shape, x.dtype)
+        copies.bound(loop)(x, result)
+        return of_loops(result)
+
+    return compute
 
 
 @op(

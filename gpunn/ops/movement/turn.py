@@ -21,7 +21,7 @@ from gpunn.ops.compiled.turn import COLUMNS
 from gpunn.ops.kernels.strides import dense, merge, places_along
 from gpunn.ops.kernels.window import strided
 from gpunn.ops.memory import LEAST_BYTES, empty
-from gpunn.ops.movement.host_rows import copy_loop, row_copies
+from gpunn.ops.movement.host_rows import copies_of, copy_loop
 from gpunn.types import Array, Shape
 
 LINE = 64  # bytes that the CPU fetches at once
@@ -43,7 +43,7 @@ def turned(x: Array, view: Array) -> Array:
         loop(parts, x.reshape(-1).view(kind), *matrices, copy.reshape(-1).view(kind))
         return of_loops(copy)
     copying = copy_loop() if view.nbytes >= LEAST_BYTES else None
-    copies = None if copying is None else row_copies(view.shape, *_steps(view), view.itemsize)
+    copies = None if copying is None else copies_of(x, view)
     if copies is not None and copying is not None:
         copy = empty(view.shape, view.dtype)
         copies.bound(copying)(x, copy)
@@ -60,11 +60,6 @@ def turned(x: Array, view: Array) -> Array:
             part = *outer, *place, slice(first, first + STRIP)
             target[part] = source[part]
     return result
-
-
-def _steps(view: Array) -> tuple[Shape, Shape]:
-    """Return the steps of a view, and those of a dense copy, in elements."""
-    return tuple(stride // view.itemsize for stride in view.strides), dense(view.shape)
 
 
 def _loop_for(nbytes: int) -> Shared | None:

@@ -38,6 +38,8 @@ REALS = compiled.RealLoops(
     one_by_one(loops.finish),
     one_by_one(loops.scaled),
     one_by_one(loops.added),
+    one_by_one(loops.multiplied),
+    one_by_one(loops.leaky),
     one_by_one(gates.gated, 2),
     one_by_one(softmax.softmax),
     one_by_one(row_norms.row_norms),

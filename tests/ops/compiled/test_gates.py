@@ -68,3 +68,13 @@ def test_a_gate_follows_its_sums(found: compiled.Loops) -> None:
     gated: Case = ("depthwise_conv2d", x.shape, w.shape, {"padding": "same", "activation": "silu"})
     sums, got = (real_layer(case, x, w, b) for case in (plain, gated))
     np.testing.assert_array_equal(got, OPS["silu"].reference(sums))
+
+
+@pytest.mark.parametrize("alpha", [0.2, 0.0, 3.0, -0.5, 1e-50])
+def test_leaky_relu_is_as_without_the_loop(alpha: float, found: compiled.Loops) -> None:
+    x = np.concatenate([random(1, 70), np.float32([0, -0.0, np.inf, -np.inf, np.nan, -1e-40])])
+    with np.errstate(all="ignore"):  # as in a run
+        got = OPS["leaky_relu"].reference(x, alpha=alpha)
+        with compiled.in_use(None):
+            expected = OPS["leaky_relu"].reference(x, alpha=alpha)
+    np.testing.assert_array_equal(got, expected)

@@ -144,3 +144,25 @@ def test_stored_integers_become_numbers_amid_padding(
         if place >= 0:
             expected[before : before + width] = x[place : place + width]
         np.testing.assert_array_equal(row, expected)
+
+
+SLICES: list[dict[str, Any]] = [
+    {"begin": (0, 1, 0, 0), "end": (2, 4, 6, 40), "strides": (1, 2, 1, 1)},
+    {"begin": (0, 0, 5, 8), "end": (2, 5, 0, 24), "strides": (1, 1, -2, 1)},
+    {"begin": (1, 0, 0, 0), "end": (2, 5, 6, 40), "strides": (1, 1, 1, 1), "shrink_axes": (0,)},
+    {"begin": (0, 0, 0, 3), "end": (2, 5, 6, 5), "strides": (1, 1, 1, 1)},  # short rows
+    {"begin": (0, 0, 0, 0), "end": (2, 5, 6, 40), "strides": (1, 1, 1, 2)},
+    {"begin": (1, 2, 3, 4), "end": (2, 3, 4, 5), "strides": (1, 1, 1, 1), "shrink_axes": (0, 1, 2, 3)},
+]
+
+
+@pytest.mark.parametrize("attrs", SLICES, ids=str)
+@pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.INT32])
+def test_slices_are_copied(attrs: dict[str, Any], dtype: DType, found: compiled.Loops) -> None:
+    model, x = Model("slice"), np.random.default_rng(0).integers(0, 99, (2, 5, 6, 40)).astype(dtype.numpy)
+    model.output(*model.add("strided_slice", [model.input("x", TensorType(dtype, x.shape))], attrs))
+    compute = model.operations[0].direct()
+    assert compute is not None
+    got = compute(x)
+    assert got.flags.c_contiguous
+    np.testing.assert_array_equal(got, OPS["strided_slice"].reference(x, **attrs))
