@@ -121,7 +121,9 @@ class Segment:
 
         def run(values: Values) -> None:
             for number, places, offsets in used:
-                words[places] = _known(values[number]).ctypes.data + offsets
+                value = _known(values[number])
+                assert value.flags.c_contiguous  # as of every operation that is made ready for many runs
+                words[places] = value.ctypes.data + offsets
             if replay(ALONE if team is None else team.woken(parts), calls, several):
                 raise MemoryError(f"loops got no memory ({len(calls)} calls, {len(kept)} constants)")
             for number, result in results:

@@ -253,6 +253,22 @@ def test_rounds_that_depend_on_values_are_computed_in_each_run() -> None:
             np.testing.assert_allclose(run(x), expected, rtol=1e-4)
 
 
+def test_sequences_that_numpy_computes_are_dense(counts: list[tuple[int, int]]) -> None:
+    """More sequences than a loop of steps takes, batch first: rows of a step do not lie side by side."""
+    model = Model("sequences")
+    x, h = model.input("x", float32(8, 3, 16)), model.input("h", float32(8, 16))
+    _, y = model.add("recurrence", [x, model.constant("r", random(0, 16, 16)), h], {"activation": "tanh"})
+    last = {"begin": (0, 2, 0), "end": (8, 3, 16), "strides": (1, 1, 1)}
+    (part,) = model.add("strided_slice", [y], last)
+    model.output(y, *model.add("softmax", [part], {"axis": -1}))
+    with model.compile("cpu", "sustained-speed") as run, model.compile("cpu", "low-power") as plain:
+        for seed in range(REPLAYED + 2):
+            inputs = random(seed, 8, 3, 16), random(seed + 1, 8, 16)
+            for got, expected in zip(run(*inputs), plain(*inputs), strict=True):
+                np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+    assert counts[-2][1]
+
+
 def test_outputs_stay_when_later_runs_write_to_the_same_memory(threads: int) -> None:
     net = Net()
     branches(net)

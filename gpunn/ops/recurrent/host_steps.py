@@ -64,7 +64,7 @@ def prepare_lstm(call: Call) -> Run | None:
             if clips:
                 np.clip(c, -limit, limit, out=c)
             h = np.multiply(np.tanh(c, out=cell), output, out=state)
-        return h.copy(), c, out_of_time(y, x, *order)
+        return h.copy(), c, np.ascontiguousarray(out_of_time(y, x, *order))
 
     return run
 
@@ -157,7 +157,7 @@ def prepare_rnn(call: Call) -> Run | None:
             np.dot(h, weights, out=state)
             state += of_step
             h = np.tanh(state, out=state)
-        return h.copy(), out_of_time(y, x, *order)
+        return h.copy(), np.ascontiguousarray(out_of_time(y, x, *order))
 
     return run
 
@@ -191,7 +191,7 @@ def prepare_gru(call: Call) -> Run | None:
             np.dot(reset, late, out=candidate)
             candidate += of_step[:, 2 * units :]
             h = _mixed(h, candidate, update, state)
-        return h.copy(), out_of_time(y, x, *order)
+        return h.copy(), np.ascontiguousarray(out_of_time(y, x, *order))
 
     return run
 
@@ -225,7 +225,7 @@ def prepare_gru_reset_after(call: Call) -> Run | None:
             candidate *= reset
             candidate += of_step[:, 2 * units :]
             h = _mixed(h, candidate, update, state)
-        return h.copy(), out_of_time(y, x, *order)
+        return h.copy(), np.ascontiguousarray(out_of_time(y, x, *order))
 
     return run
 
