@@ -11,11 +11,15 @@ from gpunn.graph.prepared import Step, Values
 
 
 class Batch(NamedTuple):
-    """Consecutive operations that use as many threads; 0 for any. flush: as subnormal.may_flush()."""
+    """Consecutive operations that use as many threads; 0 for any. flush: as subnormal.may_flush().
+
+    replayed: they do nothing but call compiled loops, so settings of numpy do not matter.
+    """
 
     steps: list[Step]
     threads: int
     flush: bool | None
+    replayed: bool = False
 
 
 def batches(steps: Iterable[tuple[Step, int]]) -> Iterator[Batch]:
@@ -34,7 +38,9 @@ def batches(steps: Iterable[tuple[Step, int]]) -> Iterator[Batch]:
 
 
 class Runner:
-    """Goes through batches of operations, with the settings of each."""
+    """Goes through batches of operations, with the settings of each. alone: all of them are replayed."""
+
+    alone = False
 
     def __init__(self, products: HostProducts, found: Iterable[Batch]) -> None:
         self._products = products
@@ -43,8 +49,8 @@ class Runner:
 
     def through(self, run: Callable[[list[Step], Values], None], values: Values) -> None:
         """Run the operations of each batch by a function."""
-        for steps, threads, flush in self.batches:
-            if threads:
+        for steps, threads, flush, replayed in self.batches:
+            if threads and not replayed:
                 self._products.use(threads)
             if flush:
                 with self._flushing:

@@ -233,17 +233,24 @@ class CpuProgram:
         self._memory.use()
         use(self._loops)
         TEAM.set(self._team)
+        if spans is None and self._runner.alone:
+            return self._rounds(inputs, rounds, copies, None)
         with self._products.of_run(), np.errstate(all="ignore"), self._buffers:
-            results = tuple([np.asarray(x, order="C") for x in inputs])  # zeros may be one number in memory
-            for _ in range(rounds):
-                values = self._graph.begin(results, self._state)
-                self._run_steps(values, spans)
-                if self._state:
-                    self._state.update({v: copied(y) for v, y in self._graph.updated(values).items()})
-                results = self._graph.results(values)
-                if copies:
-                    results = tuple(map(copied, results))
-            self.stats.runs += rounds
+            return self._rounds(inputs, rounds, copies, spans)
+
+    def _rounds(
+        self, inputs: Sequence[Array], rounds: int, copies: bool, spans: list[Span] | None
+    ) -> tuple[Array, ...]:
+        results = tuple([np.asarray(x, order="C") for x in inputs])  # zeros may be one number in memory
+        for _ in range(rounds):
+            values = self._graph.begin(results, self._state)
+            self._run_steps(values, spans)
+            if self._state:
+                self._state.update({v: copied(y) for v, y in self._graph.updated(values).items()})
+            results = self._graph.results(values)
+            if copies:
+                results = tuple(map(copied, results))
+        self.stats.runs += rounds
         return results
 
     def _run_steps(self, values: Values, spans: list[Span] | None) -> None:

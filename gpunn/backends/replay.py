@@ -150,7 +150,13 @@ class Replays:
         self._runs = 0
         self._fixed: FixedMemory | None = None
         self._of_loops: set[Operation] = set()
+        self._alone = False
         self._captured = 0  # how many of these were known in the last capture
+
+    @property
+    def alone(self) -> bool:
+        """Tell whether all operations are replayed in the next run, as Runner.alone."""
+        return self._alone and self._runs + 1 not in WATCHED and len(self._of_loops) == self._captured
 
     def through(self, run: Run, values: Values) -> None:
         """Run all operations; `run` runs those that are not replayed."""
@@ -189,11 +195,13 @@ class Replays:
 
         def replaced(steps: list[Step], values: Values) -> None:
             new = [*self._replaced(places, capture, run, steps, values)]
-            found.append(self._runner.batches[len(found)]._replace(steps=new))
+            left = {id(step) for step in steps} & {id(step) for step in new}
+            found.append(self._plain[len(found)]._replace(steps=new, replayed=not left))
 
         self._runner.through(replaced, values)
         self._runner.batches = self._replayed = found
         self._fixed, self._captured = fixed, len(self._of_loops)
+        self._alone = all(batch.replayed for batch in found)
 
     def _replaced(
         self, places: Places, capture: Capture, run: Run, steps: list[Step], values: Values

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 import pytest
 
 from gpunn import Compilation, Model
-from gpunn.backends import cpu, replay, team
+from gpunn.backends import blas, cpu, replay, team
 from gpunn.errors import OutOfMemoryError
 from gpunn.graph.operation import Operand
 from gpunn.graph.prepared import Step, Values
@@ -324,3 +325,20 @@ def test_loops_without_memory_are_reported(monkeypatch: pytest.MonkeyPatch) -> N
             with pytest.raises(OutOfMemoryError, match="loops got no memory"):
                 other(*inputs_of(failing, 3))
         run(*inputs_of(net, 3))
+
+
+def test_settings_of_numpy_stay_where_loops_alone_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs that are replayed as a whole neither set numbers of threads nor leave any behind."""
+    asked: list[int] = []
+    monkeypatch.setattr(blas.HostProducts, "of_run", lambda self: asked.append(1) or nullcontext())
+    monkeypatch.setattr(blas.HostProducts, "use", lambda self, threads: asked.append(threads))
+    for build, replayed in ((convolutions, True), (moving, False)):
+        net = Net()
+        build(net)
+        with compiled(net) as run:
+            for seed in range(REPLAYED):
+                run(*inputs_of(net, seed))
+            assert asked
+            asked.clear()
+            run(*inputs_of(net, 0))
+            assert bool(asked) != replayed
