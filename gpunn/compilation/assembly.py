@@ -27,6 +27,7 @@ from gpunn.graph.parts import OpenBody
 from gpunn.graph.pending import FOR_SHAPES
 from gpunn.limits import UNLIMITED, Limits
 from gpunn.ops.compiled import load as load_loops
+from gpunn.ops.compiled import maker
 from gpunn.ops.control import some_rounds, while_loop
 from gpunn.passes import optimise
 from gpunn.passes.relax import relax
@@ -157,6 +158,8 @@ def _program(plan: Plan, settings: Settings) -> Program:
     if settings.gpu is None:
         unhurried = settings.sustained and settings.limits.compile_seconds is None
         loops = load_loops(*computed_kinds(plan)) if unhurried else None
+        if loops is not None and settings.limits.run_seconds is not None:
+            maker().complete()  # else the first run would
         return CpuProgram(plan, settings.frames, settings.threads, loops)
     from gpunn.backends.webgpu.program import WebGpuProgram
 

@@ -27,6 +27,7 @@ from gpunn.ops.compiled.kinds import (
 from gpunn.ops.compiled.making import Maker
 from gpunn.ops.compiled.sharing import Shared
 
+LEAST_NUMBA = 0, 61  # 0.60 sometimes takes int8 for uint8 where arrays lie in a tuple
 TOGETHER = 512  # elements of several pixels that a loop takes at a time, so that starting it costs little
 
 __all__ = [
@@ -107,6 +108,10 @@ def load(reals: bool = True, integers: bool = True, steps: bool = True) -> Loops
 def maker() -> Maker:
     """Return what makes the loops for this CPU. Raises ImportError if numba cannot be used."""
     import numba
+
+    if tuple(map(int, numba.__version__.split(".")[:2])) < LEAST_NUMBA:
+        needed = ".".join(map(str, LEAST_NUMBA))
+        raise ImportError(f"numba {needed} or later is needed, this is {numba.__version__}")
     from numba.core.registry import cpu_target
 
     *_, features = cpu_target.target_context.codegen().magic_tuple()  # those that numba compiles for

@@ -70,11 +70,13 @@ class Capture:
         return {id(y) for y in self._results} == {id(y) for y in results}
 
     def calls(self) -> list[LoopCall] | None:
-        """Return the calls of the operation; None if there was no room for them."""
+        """Return the calls of the operation; None without room for them, or if Python computes one."""
         if self._words[RECORD] > len(self._words):
             return None
         found, place = list[LoopCall](), _FIRST
         for given in self._given:
+            if place >= self._words[RECORD]:
+                return None
             size, parts, code, _, count, *_ = self._words[place : place + 5].tolist()
             call = self._words[place + 5 : place + size].copy()
             arrays = [operand for operand in given if isinstance(operand, np.ndarray)]

@@ -1,13 +1,9 @@
-"""The loops as machine code, and the Maker of it."""
+"""The loops as machine code."""
 
 from __future__ import annotations
 
-import platform
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property, partial
-from pathlib import Path
-from types import FunctionType
 from typing import Any
 
 from gpunn.ops.compiled import (
@@ -27,40 +23,14 @@ from gpunn.ops.compiled import (
     sums,
     turn,
 )
-from gpunn.ops.compiled.kinds import IntegerLoops, Loop, OfBytes, OfReals, RealLoops, Replay, StepLoops
-from gpunn.ops.compiled.numba_types import NumbaTypes
-from gpunn.ops.compiled.part_code import part_code
-from gpunn.ops.compiled.sharing import Shared, shared_loop
-from gpunn.ops.compiled.team_code import (
-    code_for,
-    compute,
-    part_of,
-    record,
-    replay,
-    serve,
-    share,
-    take,
-)
-from gpunn.ops.compiled.tiles import boxes, tile_code
-from gpunn.ops.compiled.vectors import OF_BYTES, OF_REALS, Write, vector_sizes, written
-
-FOLDER = Path(__file__).parent
+from gpunn.ops.compiled.compiler import Compiler
+from gpunn.ops.compiled.kinds import IntegerLoops, Loop, OfBytes, OfReals, RealLoops, StepLoops
+from gpunn.ops.compiled.sharing import Shared
+from gpunn.ops.compiled.tiles import tile_code
 
 
-class Maker(NumbaTypes):
+class Maker(Compiler):
     """The loops for a CPU with these features, as LLVM lists them."""
-
-    def __init__(self, numba: Any, features: str) -> None:
-        super().__init__(numba.types)
-        self._numba, self._features = numba, features
-        self._of_bytes, self._of_reals = (vector_sizes(features, sizes) for sizes in (OF_BYTES, OF_REALS))
-        self._lanes = rows.LANES if self._of_reals is None else self._of_reals.lanes
-        self._known: dict[Any, Any] = {}  # what stands in code of numba's for functions of this package
-        self._jitable(boxes)
-        for function, (write, word) in code_for(platform.machine()).items():
-            self._known[function] = written(write, 1, word)
-        for own in (take, compute, record):
-            self._jitable(own)
 
     @cached_property
     def reals(self) -> RealLoops:
@@ -68,7 +38,7 @@ class Maker(NumbaTypes):
         single, given, result, types = self._single, self._given, self._result, self._types
         numbers, bounds = given(single), self._pair(single)
         return RealLoops(
-            self._shared(loops.finish, (result(single), numbers, single, single)),
+            self._shared(loops.finish, (result(single), numbers, single, single), now=True),
             self._shared(loops.scaled, (given(single, 2), given(single, 2), bounds, result(single))),
             self._shared(loops.added, (given(single, 2), given(single, 2), bounds, result(single))),
             self._shared(loops.multiplied, (given(single, 2), given(single, 2), bounds, result(single))),
@@ -213,7 +183,7 @@ class Maker(NumbaTypes):
         index, places = self._index, (self._given(self._index, 2),) * 2
         further = *places, self._types.UniTuple(index, 3), self._pair(index), self._pair(index)
         kinds = ((self._given(s), *further, self._result(s, 1)) for s in self._stored)
-        return self._shared(pools.stored_means, *kinds)
+        return self._shared(pools.mean_pools, *kinds)
 
     def _turn(self, kind: Any) -> Shared:
         self._jitable(turn.turn_by_ones)
@@ -243,22 +213,6 @@ class Maker(NumbaTypes):
         kinds = ((self._given(s), *further, self._result(self._single, 1)) for s in self._stored)
         return self._shared(row_copies.place_numbers, *kinds)
 
-    def _teach(self, function: Loop, write: Write, lanes: int | None = None) -> None:
-        """Let loops that are compiled later have the code that `write` writes for a function."""
-        if function not in self._known:
-            self._known[function] = written(write, self._lanes if lanes is None else lanes)
-
-    def _jitable(self, function: Callable[..., Any]) -> None:
-        """Let what is compiled later call a function that numba compiles, after those that it calls."""
-        if function not in self._known:
-            self._known[function] = self._numba.extending.register_jitable(self._with_code(function))
-
-    def _with_code(self, function: Callable[..., Any]) -> Loop:
-        """Return a function that calls what is known of others in their place."""
-        code: Any = function
-        known = {k: self._known.get(v, v) for k, v in code.__globals__.items() if isinstance(v, FunctionType)}
-        return FunctionType(code.__code__, {**code.__globals__, **known}, code.__name__, code.__defaults__)
-
     @cached_property
     def of_bytes(self) -> OfBytes | None:
         """Compile the loops over bytes, or load them; None where the CPU has no instructions for them."""
@@ -282,8 +236,8 @@ class Maker(NumbaTypes):
         of_filters = signatures((pairs, pairs, parts), self._given(self._types.int8), 6)
         of_channels = signatures((places, places), pairs, 2)
         return OfBytes(
-            self._shared(dot_products.dot_products, *of_filters),
-            self._shared(channel_products.channel_products, *of_channels),
+            self._shared(dot_products.dot_products, *of_filters, now=True),
+            self._shared(channel_products.channel_products, *of_channels, now=True),
             sizes,
         )
 
@@ -299,43 +253,4 @@ class Maker(NumbaTypes):
         operands = single, places, places, self._given(self._index, 2), single, single
         shape = self._types.UniTuple(self._index, 6), self._pair(self._single), self._index
         signature = *operands, *shape, self._result(self._single)
-        return OfReals(self._shared(real_products.real_products, signature), sizes)
-
-    @cached_property
-    def serve(self) -> Loop:
-        """Compile what the threads of a team do that help, or load it."""
-        found: Loop = self._compiled(serve, (self._words, self._index, self._index))
-        return found
-
-    @cached_property
-    def replay(self) -> Replay:
-        """Compile what computes recorded calls of loops, or load it."""
-        found: Replay = self._compiled(
-            replay, (self._words, self._given(self._index, 2), self._types.boolean)
-        )
-        return found
-
-    def _shared(self, loop: Loop, *signatures: tuple[Any, ...], lanes: int | None = None) -> Shared:
-        """Return a loop whose parts threads share. lanes: an operand before those of the signatures."""
-        first = () if lanes is None else (lanes,)
-        kinds = [self._types.Tuple((*(self._index for _ in first), *operands)) for operands in signatures]
-        self._known[part_of] = part_code(self._with_code(loop))
-        known = ((self._words, self._given(self._index), kind) for kind in kinds)
-        return shared_loop(self._compiled(share, *known, name=loop.__name__), *first)
-
-    def _compiled(self, function: Loop, *signatures: Any, name: str = "") -> Any:
-        own = named(self._with_code(function), name or function.__name__)
-        try:
-            return self._numba.njit([*signatures], nogil=True, error_model="numpy", cache=True)(own)
-        except RuntimeError:  # there is no folder that it may keep the code in
-            return self._numba.njit([*signatures], nogil=True, error_model="numpy")(own)
-
-
-def named(function: Loop, name: str) -> Loop:
-    """Name a function by the code in this package, too, and return it.
-
-    numba keeps machine code by the name of a function and the date of its file.
-    """
-    digest = zlib.crc32(b"".join(path.read_bytes() for path in sorted(FOLDER.glob("*.py"))))
-    function.__qualname__ = f"{name}_{digest:x}"
-    return function
+        return OfReals(self._shared(real_products.real_products, signature, now=True), sizes)

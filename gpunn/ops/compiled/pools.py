@@ -41,7 +41,7 @@ def pools(
             part_pool(x, kind, cells, (line * across + part[3], part[4], part[5], apart), out)
 
 
-def stored_means(
+def mean_pools(
     some: tuple[int, int],
     x: Array,
     rows: Array,

@@ -5,7 +5,7 @@ No result depends on how a loop is divided.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from functools import lru_cache
 from itertools import pairwise
@@ -23,6 +23,7 @@ OF_EXPONENTIALS, OF_TABLES, OF_COPIES = 1 << 11, 1 << 14, 1 << 14
 MOST_PARTS = 4  # of each thread, so that others go on with what a disturbed one leaves
 LONG = 150.0  # microseconds of a part, of which a loop rather has more
 
+Dtypes = tuple[np.dtype[Any], ...]
 Range = tuple[int, int]  # from one thing to the one behind the last
 Ends = Array  # [K + 1] of int64: where parts begin and end, among what a loop computes
 Loop = Callable[..., None]
@@ -97,17 +98,33 @@ def whole(count: int) -> Ends:
     return np.array([0, count])
 
 
-def shared_loop(code: Loop, *first: Any) -> Shared:
+def shared_loop(
+    make: Callable[[Dtypes], Loop], by: Sequence[int], codes: dict[Dtypes, Loop], *first: Any
+) -> Shared:
     """Return a loop as machine code, whose parts the threads of a team take.
 
-    code: of team_code.share(). first: operands that are always the same.
+    make: makes code of team_code.share() for the dtypes of operands, whose numbers are those of `by`. codes:
+    what has been made, by these dtypes. first: operands that are always the same.
     """
 
     def compute(ends: Ends, *operands: Any) -> None:
+        dtypes = tuple([operands[k].dtype for k in by])
+        code = codes.get(dtypes)
+        if code is None:
+            code = codes[dtypes] = make(dtypes)
         given, team = (*first, *operands) if first else operands, TEAM.get()
         code(ALONE if team is None else team.asked(ends, given), ends, given)
 
     return compute
+
+
+def in_python(loop: Loop) -> Loop:
+    """Return a plain loop of Python, as if it were machine code of team_code.share()."""
+
+    def share(words: Array, ends: Ends, operands: tuple[Any, ...]) -> None:
+        one_by_one(loop)(ends, *operands)
+
+    return share
 
 
 def one_by_one(loop: Loop, *first: Any) -> Shared:

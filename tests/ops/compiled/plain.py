@@ -56,7 +56,7 @@ INTEGERS = compiled.IntegerLoops(
     one_by_one(loops.floors),
     one_by_one(sums.stored_means),
     one_by_one(pools.pools),
-    one_by_one(pools.stored_means),
+    one_by_one(pools.mean_pools),
     one_by_one(loops.pair_sums),
     one_by_one(rows.lines, 2),
     one_by_one(rows.channel_rows),

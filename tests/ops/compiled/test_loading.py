@@ -8,15 +8,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gpunn import Model
 from gpunn.limits import Limits
 from gpunn.ops import compiled
-from gpunn.ops.compiled import making
+from gpunn.ops.compiled import compiler
 from gpunn.ops.compiled.vectors import Sizes
 from gpunn.types import Array, DType, TensorType, float32
 from tests.ops.compiled import test_loops, test_real_products
@@ -86,7 +88,7 @@ def test_a_numba_that_refuses_the_loops_is_told_of_once(monkeypatch: pytest.Monk
     def refuse(*_: object) -> None:
         raise AttributeError("no such type")
 
-    monkeypatch.setattr("gpunn.ops.compiled.making.written", refuse)
+    monkeypatch.setattr("gpunn.ops.compiled.compiler.written", refuse)
     with pytest.warns(RuntimeWarning, match="numba cannot compile loops"):
         assert compiled.load() is None
     assert compiled.load() is None
@@ -98,6 +100,30 @@ def test_a_numba_that_refuses_numpy_is_told_of(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "numba", None)
     with pytest.warns(RuntimeWarning, match="numba cannot be used"):
         assert compiled.load() is None
+
+
+@pytest.mark.usefixtures("afresh")
+@pytest.mark.parametrize(("version", "serves"), [("0.60.0", False), ("0.61.2", True), ("1.0", True)])
+def test_versions_of_numba_that_mix_up_types_are_refused(
+    version: str, serves: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numba = pytest.importorskip("numba", reason="numba, of the extra fast-cpu, is not installed")
+    monkeypatch.setattr(numba, "__version__", version)
+    with nullcontext() if serves else pytest.raises(ImportError, match=r"numba 0\.61 or later is needed"):
+        compiled.maker()
+
+
+@pytest.mark.usefixtures("afresh")
+def test_a_loop_that_numba_refuses_when_it_is_called_runs_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numba", reason="numba, of the extra fast-cpu, is not installed")
+    made = compiled.load(integers=False, steps=False)
+    assert made is not None and made.reals is not None
+    monkeypatch.setattr(compiler.Compiler, "_compiled", lambda *_, **__: 1 / 0)
+    x, y = random(0, 300), np.zeros(300, np.float32)
+    for _ in range(2):  # a warning comes once
+        with pytest.warns(RuntimeWarning, match="leaky: division by zero") if not y.any() else nullcontext():
+            made.reals.leaky(np.array([0, 100, 300]), x, np.float32(0.5), y)
+        np.testing.assert_array_equal(y, np.where(x < 0, x * np.float32(0.5), x))
 
 
 def stated(dtype: DType) -> Model:
@@ -156,10 +182,10 @@ def test_the_name_of_machine_code_tells_of_all_its_sources(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def name() -> str:
-        return making.named(lambda: None, "loop").__qualname__
+        return compiler.named(lambda: None, "loop").__qualname__
 
     before = name()
     assert before == name() != "loop"
     (tmp_path / "vectors.py").write_text("# another one")
-    monkeypatch.setattr(making, "FOLDER", tmp_path)
+    monkeypatch.setattr(compiler, "FOLDER", tmp_path)
     assert name() != before
