@@ -192,28 +192,28 @@ def test_a_whole_network_is_one_step(build: Callable[[Net], None], counts: list[
     assert counts[-1] == (1, 1)
 
 
-def test_long_segments_end_so_that_runs_can_be_interrupted(
-    counts: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("module", "name", "value", "segments"),
+    [
+        (replay, "LONGEST", 0.0, 3),  # so that an interrupt comes in between
+        (capture, "_ROOM", 8, 0),  # what it has no room for runs as before
+    ],
+)
+def test_long_segments_end(
+    module: Any,
+    name: str,
+    value: float,
+    segments: int,
+    counts: list[tuple[int, int]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(replay, "LONGEST", 0.0)
+    monkeypatch.setattr(module, name, value)
     net = Net()
     convolutions(net)
     with compiled(net) as run:
         found = {b"".join(answers(run, inputs_of(net, 0))) for _ in range(REPLAYED)}
     assert len(found) == 1
-    assert counts[-1] == (3, 3)
-
-
-def test_what_a_capture_has_no_room_for_runs_as_before(
-    counts: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(capture, "_ROOM", 8)
-    net = Net()
-    convolutions(net)
-    with compiled(net) as run:
-        found = {b"".join(answers(run, inputs_of(net, 0))) for _ in range(REPLAYED)}
-    assert len(found) == 1
-    assert counts[-1] == (3, 0)
+    assert counts[-1] == (3, segments)
 
 
 @pytest.mark.parametrize("failing", [1, 2, 3, 20, 21])

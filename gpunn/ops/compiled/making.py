@@ -204,11 +204,13 @@ class Maker(Compiler):
     @cached_property
     def place_rows(self) -> Shared:
         """Compile the loop of copies amid padding, or load it."""
+        self._jitable(row_copies.fill_around)
         byte, index = self._types.uint8, self._index
         operands = self._given(byte), self._given(index), self._types.UniTuple(index, 3), index, index
         return self._shared(row_copies.place_rows, (*operands, self._result(byte, 1)))
 
     def _place_numbers(self) -> Shared:
+        self._jitable(row_copies.fill_around)
         further = self._given(self._index), self._types.UniTuple(self._index, 3), self._single
         kinds = ((self._given(s), *further, self._result(self._single, 1)) for s in self._stored)
         return self._shared(row_copies.place_numbers, *kinds)

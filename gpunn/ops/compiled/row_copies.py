@@ -56,17 +56,21 @@ def place_rows(
     value, turned = np.uint8(around), np.uint8(flip)
     for row in range(*some):
         to, place = out[row * whole : (row + 1) * whole], places[row]
-        if place < 0:
-            for k in range(whole):
-                to[k] = value
-            continue
-        own, source = to[before : before + width], x[place : place + width]
-        for k in range(before):
-            to[k] = value
-        for k in range(width):
-            own[k] = source[k] ^ turned
-        for k in range(before + width, whole):
-            to[k] = value
+        if fill_around(to, place, sizes, value):
+            own, source = to[before : before + width], x[place : place + width]
+            for k in range(width):
+                own[k] = source[k] ^ turned
+
+
+def fill_around(to: Array, place: int, sizes: tuple[int, int, int], value: Any) -> bool:
+    """Write the padding of a row of place_rows(); tell whether it has more."""
+    before, width, whole = sizes
+    first, last = (before, before + width) if place >= 0 else (whole, whole)
+    for k in range(first):
+        to[k] = value
+    for k in range(last, whole):
+        to[k] = value
+    return place >= 0
 
 
 def place_numbers(
@@ -76,17 +80,10 @@ def place_numbers(
     before, width, whole = sizes
     for row in range(*some):
         to, place = out[row * whole : (row + 1) * whole], places[row]
-        if place < 0:
-            for k in range(whole):
-                to[k] = around
-            continue
-        own, source = to[before : before + width], x[place : place + width]
-        for k in range(before):
-            to[k] = around
-        for k in range(width):
-            own[k] = source[k]
-        for k in range(before + width, whole):
-            to[k] = around
+        if fill_around(to, place, sizes, around):
+            own, source = to[before : before + width], x[place : place + width]
+            for k in range(width):
+                own[k] = source[k]
 
 
 def flipped(some: tuple[int, int], x: Array, flip: int, out: Array) -> None:
