@@ -37,13 +37,14 @@ class Places:
     """The places of operands of loops: in values that lie elsewhere in each run, and in fixed memory.
 
     Such values become copies in a capture: no operand then lies in two of them, as in slices of a tensor.
-    What they are copies of is kept as long, so that nobody gets the memory that slices lie in.
+    What they are copies of is kept as long, so that nobody gets the memory that slices lie in, and slices of
+    slices.
     """
 
     def __init__(self, memory: FixedMemory, values: Values, numbers: Iterable[int]) -> None:
         self.memory = memory
         self._values: dict[int, tuple[int, int]] = {}  # their addresses and sizes
-        self._originals: dict[int, Array] = {}
+        self._originals: dict[int, list[Array]] = {}  # with those of values that they lie in
         self._kept: list[Array] = []
         self.add(values, numbers)
 
@@ -52,13 +53,15 @@ class Places:
         for number in numbers:
             value = values[number]
             if value is not None:
+                around = self.find(value)
+                self._originals[number] = [value, *(self._originals[around[0]] if around else ())]
                 copy = values[number] = value.copy()
                 self._values[number] = copy.ctypes.data, copy.nbytes
-                self._originals[number] = value
 
     def keep(self, values: Values) -> None:
         """Let nobody get the memory of any value, up to the end of the capture."""
         self._kept.extend(value for value in values if value is not None)
+        self._kept.extend(value for originals in self._originals.values() for value in originals)
 
     def remove(self, numbers: Iterable[int]) -> None:
         """Forget values that a run forgets."""

@@ -127,6 +127,17 @@ def moving(net: Net) -> None:
         net.model.output(net("add", part, first), net("conv2d", part, net.filter(3, 1, 1, DEPTH)))
 
 
+def nested(net: Net) -> None:
+    """Slices of slices of a tensor, which are read when others would have its memory."""
+    wide = net("conv2d", net.x, net.filter(64, 1, 1, DEPTH))
+    part = net.model.add("split", [wide], {"sizes": (4, 5), "axis": 1})[1]
+    late = net.model.add("split", [part], {"sizes": (2, 3), "axis": 1})[1]
+    y = net.x
+    for _ in range(3):
+        y = net("conv2d", y, net.filter(64, 1, 1, y.type.shape[3]))
+    net.model.output(net("conv2d", late, net.filter(3, 1, 1, 64)), y)
+
+
 def computed(net: Net) -> None:
     """Filters that each run brings, from which its own numbers are made."""
     x = net("conv2d", net.x, net.input((20, 1, 1, DEPTH)), activation="relu")
@@ -134,7 +145,16 @@ def computed(net: Net) -> None:
     net.model.output(net("fully_connected", y, net.input((5, 20))))
 
 
-NETS: list[Callable[[Net], None]] = [convolutions, branches, gates, between, untouched, moving, computed]
+NETS: list[Callable[[Net], None]] = [
+    convolutions,
+    branches,
+    gates,
+    between,
+    untouched,
+    moving,
+    nested,
+    computed,
+]
 
 
 def inputs_of(net: Net, seed: int) -> list[Array]:
