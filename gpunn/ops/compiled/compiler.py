@@ -13,9 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gpunn.ops.compiled import (
-    rows,
-)
+from gpunn.ops.compiled import rows
 from gpunn.ops.compiled.kinds import Loop, Replay
 from gpunn.ops.compiled.numba_types import NumbaTypes
 from gpunn.ops.compiled.part_code import part_code

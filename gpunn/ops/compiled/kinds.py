@@ -10,9 +10,8 @@ from gpunn.ops.compiled.vectors import Sizes
 from gpunn.types import Array
 
 Loop = Callable[..., None]
-Replay = Callable[
-    [Array, Array, bool], int
-]  # of the memory of a team, calls, and whether some have several parts
+# Of the memory of a team, calls, and whether some have several parts
+Replay = Callable[[Array, Array, bool], int]
 
 
 class OfBytes(NamedTuple):

@@ -51,7 +51,7 @@ class Maker(Compiler):
             self._turn(types.uint32),
             self.copy_rows,
             self.place_rows,
-            self._shared(sums.channel_means, (given(single, 3), single, result(single))),
+            self._channel_means(),
             self.of_tiles,
         )
 
@@ -85,6 +85,11 @@ class Maker(Compiler):
             self._shared(row_copies.flipped, (given(self._types.uint8), index, result(self._types.uint8, 1))),
             self.of_bytes,
         )
+
+    def _channel_means(self) -> Shared:
+        self._jitable(sums.add_up)
+        operands = self._given(self._single, 3), self._single, self._result(self._single)
+        return self._shared(sums.channel_means, operands)
 
     def _stored_means(self) -> Shared:
         self._jitable(sums.add_up)

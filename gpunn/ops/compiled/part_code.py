@@ -20,10 +20,8 @@ def part_code(loop: Callable[..., None]) -> Any:
     types: Any = known_types
 
     def typed(typing: Any, ends: Any, operands: Any) -> Any:
-        signature, kinds = (
-            types.void(types.UniTuple(types.int64, 2), *operands.types),
-            (ends, *operands.types),
-        )
+        signature = types.void(types.UniTuple(types.int64, 2), *operands.types)
+        kinds = ends, *operands.types
         arrays = [k for k, kind in enumerate(kinds) if isinstance(kind, types.Array)]
 
         def code(context: Any, builder: Any, _: Any, values: Any) -> Any:

@@ -17,26 +17,14 @@ def channel_means(some: tuple[int, int], x: Array, count: float, out: Array) -> 
 
     some: blocks of channels, from one to another, of all B.
     """
-    _, pixels, channels = x.shape
+    channels = x.shape[2]
     blocks = (channels + BLOCK - 1) // BLOCK
     for block in range(*some):
         b, first = block // blocks, block % blocks * BLOCK
         last = min(first + BLOCK, channels)
         total = out[b, first:last]
-        width = len(total)
-        for k in range(width):
-            total[k] = 0
-        whole = pixels // 4 * 4
-        for p in range(0, whole, 4):
-            one, two = x[b, p, first:last], x[b, p + 1, first:last]
-            three, four = x[b, p + 2, first:last], x[b, p + 3, first:last]
-            for k in range(width):
-                total[k] += (one[k] + two[k]) + (three[k] + four[k])
-        for p in range(whole, pixels):
-            row = x[b, p, first:last]
-            for k in range(width):
-                total[k] += row[k]
-        for k in range(width):
+        add_up(x[b], first, total)
+        for k in range(len(total)):
             total[k] /= count
 
 
@@ -64,8 +52,8 @@ def stored_means(
         add_up(x[b], first, sums[:width])
         for k in range(width):
             total, limits = sums[k], least[0 if first + k < upwards else 1]
-            about = total * guess[0] + guess[1]
-            place = 0 if about < 0 else min(int(about), len(limits))
+            about = total * guess[0] + guess[1]  # compared as a real number: it may be beyond all integers
+            place = len(limits) if about >= len(limits) else int(about) if about > 0 else 0
             while place > 0 and total < limits[place - 1]:
                 place -= 1
             while place < len(limits) and total >= limits[place]:
@@ -74,12 +62,12 @@ def stored_means(
 
 
 def add_up(x: Array, first: int, sums: Array) -> None:
-    """Write the sums of x [P, C] for some channels from the first one on."""
-    pixels, width = len(x), len(sums)
+    """Write the sums of x [P, C] for some channels from the first one on, in the dtype of sums."""
+    pixels, width, number = len(x), len(sums), sums.dtype.type
     if x.shape[1] == 1:
-        total = np.int32(0)
+        total = number(0)
         for p in range(pixels):
-            total += np.int32(x[p, 0])
+            total += number(x[p, 0])
         sums[0] = total
         return
     for k in range(width):
@@ -89,8 +77,8 @@ def add_up(x: Array, first: int, sums: Array) -> None:
         one, two = x[p, first : first + width], x[p + 1, first : first + width]
         three, four = x[p + 2, first : first + width], x[p + 3, first : first + width]
         for k in range(width):
-            sums[k] += (np.int32(one[k]) + np.int32(two[k])) + (np.int32(three[k]) + np.int32(four[k]))
+            sums[k] += (number(one[k]) + number(two[k])) + (number(three[k]) + number(four[k]))
     for p in range(whole, pixels):
         row = x[p, first : first + width]
         for k in range(width):
-            sums[k] += np.int32(row[k])
+            sums[k] += number(row[k])

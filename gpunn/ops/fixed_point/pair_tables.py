@@ -109,7 +109,8 @@ def by_pairs(
                 sums = None if factors is None else PairSums.of(call, factors, table)
                 if loops is not None and by_channel:
                     for_channels = ChannelLines.of(call, lines, table, turned)
-                of_rows = RowTables.of(call, table)
+                if loops is not None and a.shape != b.shape:
+                    of_rows = RowTables.of(call, table)
             alike = a.shape == b.shape
             if sums is not None and alike:
                 result = empty(shape, table.dtype)

@@ -252,16 +252,19 @@ def _prepare_nearest(call: Call) -> Callable[[Array], Array] | None:
         return None
 
     @cache
+    def sides() -> tuple[Array, Array]:
+        return _nearest(height, shape[1], *mode), _nearest(width, shape[2], *mode)
+
+    @cache
     def copies() -> RowCopies:
-        rows, columns = (_nearest(n, out, *mode) for n, out in ((height, shape[1]), (width, shape[2])))
+        rows, columns = sides()
         places = ((np.arange(batch)[:, None] * height + rows)[..., None] * width + columns) * nbytes
         return RowCopies(places.reshape(-1), np.arange(places.size) * nbytes, (1, nbytes), (0, 0))
 
     def compute(x: Array) -> Array:
         loop = copy_loop() if nbytes >= SHORTEST else None
         if loop is None:
-            rows, columns = (_nearest(n, out, *mode) for n, out in ((height, shape[1]), (width, shape[2])))
-            return picked(x, rows, columns)
+            return picked(x, *sides())
         result = empty(shape, x.dtype)
         copies().bound(loop)(x, result)
         return of_loops(result)
