@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpunn.ops.compiled.tiles import Box, Position, boxes
+from gpunn.ops.compiled.tiles import Box, Position, boxes, weights_of
 from gpunn.ops.compiled.vectors import BYTES, Bounds, Code
 from gpunn.types import Array
 
@@ -79,9 +79,8 @@ def tiles_of_bytes(
 
     added: what the sums of each pixel have in addition.
     """
-    depth, lanes = box.depth * BYTES, slice(box.lane, box.lane + box.width)
-    words_of = w[box.lane * depth :][: depth * box.width].reshape(-1, box.width, BYTES)
-    weights = words_of.transpose(0, 2, 1).reshape(depth, box.width)
+    lanes = slice(box.lane, box.lane + box.width)
+    weights = weights_of(box, w, BYTES).transpose(0, 2, 1).reshape(-1, box.width)
     low, high, offset = ends
     results = out.reshape(-1)
     for p in range(box.begin, box.end):
@@ -99,7 +98,7 @@ class ByteArithmetic:
     together, nbytes, in_order = BYTES, 1, True
 
     def __init__(self, code: Code, operands: Sequence[Any]) -> None:
-        *_, (*_, lane, _, _, _), out, first, added, line, self._ends = operands
+        *_, (*_, lane, _, _, _, _), out, first, added, line, self._ends = operands
         of = code.builder
         self.kind = code.vector
         self._code, self._stored = code, out.data.type.pointee

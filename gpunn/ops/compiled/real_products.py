@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from gpunn.ops.compiled.gates import hard_swish, hard_swish_code
-from gpunn.ops.compiled.tiles import Box, Position, boxes
+from gpunn.ops.compiled.tiles import Box, Position, boxes, weights_of
 from gpunn.ops.compiled.vectors import Code
 from gpunn.types import Array
 
@@ -64,8 +63,7 @@ def tiles_of_reals(
     float64 has the products exactly, and rounds each sum before float32 does.
     """
     lanes = slice(box.lane, box.lane + box.width)
-    lines = as_strided(w[box.weights :], (box.depth, box.width), (box.along * w.itemsize, w.itemsize))
-    weights, (low, high) = lines.astype(np.float64), bounds
+    weights, (low, high) = weights_of(box, w)[..., 0].astype(np.float64), bounds
     for place, result in pixels[box.begin : box.end]:
         sums = np.zeros(box.width, np.float32)
         for cell, step in cells:
@@ -86,7 +84,7 @@ class RealArithmetic:
     together, nbytes, in_order = 1, 4, False
 
     def __init__(self, code: Code, operands: Sequence[Any]) -> None:
-        *_, (*_, lane, _, _, _), out, bias, self._bounds, self._hard = operands
+        *_, (*_, lane, _, _, _, _), out, bias, self._bounds, self._hard = operands
         self.kind = code.of(out.data.type.pointee)
         self._code, self._bias = code, code.builder.gep(bias.data, [lane])
 

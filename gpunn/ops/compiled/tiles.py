@@ -11,11 +11,13 @@ from itertools import product
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from gpunn.ops.compiled.vectors import Code
 from gpunn.types import Array
 
-VECTORS = 2  # side by side in a tile
+VECTORS = 2  # side by side in a tile of many pixels, and in the order of packed()
+WIDE = 4  # in a tile of one pixel, where there are as many: sums of fewer wait for their last products
 BLOCK = 1 << 18  # numbers that the tiles of some pixels read and write, before others begin
 LINE = 64  # bytes of a cache line
 
@@ -39,6 +41,7 @@ class Box(NamedTuple):
     width: int  # in lanes
     weights: int  # the place of the first step of the filter
     along: int  # from one step of the filter to the next
+    beside: int  # from the weights of the first VECTORS vectors to those of the next ones
 
 
 def boxes(
@@ -56,22 +59,34 @@ def boxes(
     among: the lanes that boxes may begin with, from one to another. What the groups see lies `apart` in each
     cell. depth: steps of the filter. tile: pixels, where there are so many, and lanes of a vector. row: from
     one step of a filter to the next, where all lanes of a step lie side by side; 0 if it is packed(). All
-    channels of some pixels follow one another, as what these see is in the cache.
+    channels of some pixels follow one another, as what these see is in the cache. Pixels that are too few
+    for a tile are tiles of their own, of up to WIDE vectors.
     """
     (first, limit), (rows, lanes), each = pixels, tile, channels // groups
-    count = rows if limit - first >= rows else 1
+    count, side = rows if limit - first >= rows else 1, VECTORS * lanes
     block = max(1, BLOCK // (groups * depth + channels) // count) * count
     for begin in range(first, limit, block):
         lane, end = 0, min(limit, begin + block)
         for group in range(groups):
-            behind = (group + 1) * each
-            for channel in range(group * each, behind, VECTORS * lanes):
-                width = lanes if behind - channel <= lanes else VECTORS * lanes
+            channel, behind = group * each, (group + 1) * each
+            while channel < behind:
+                width = lanes if behind - channel <= lanes else side
                 if among[0] <= lane < among[1]:
-                    rest = (lane * depth, width) if row == 0 else (lane, row)
+                    if count < rows and min(behind - channel, among[1] - lane) >= WIDE * lanes:
+                        width = WIDE * lanes
+                    rest = (lane * depth, min(width, side), side * depth) if row == 0 else (lane, row, side)
                     some = begin, end, limit, count, depth, group * apart, channel, behind, lane, width
                     yield Box(*some, *rest)
-                lane += width
+                lane, channel = lane + width, channel + width
+
+
+def weights_of(box: Box, w: Array, together: int = 1) -> Array:
+    """Return the weights [steps, lanes, together] of a box."""
+    width = min(box.width, box.along)
+    shape, strides = (box.depth, width, together), (box.along * together, together, 1)
+    first = range(box.weights, box.weights + box.width // width * box.beside, box.beside)
+    parts = [as_strided(w[k * together :], shape, [w.itemsize * s for s in strides]) for k in first]
+    return np.concatenate(parts, 1)
 
 
 def in_lanes(numbers: Array, groups: int, lanes: int) -> Array:
@@ -129,15 +144,16 @@ class Arithmetic(Protocol):
 def tile_code(
     pixels: int, arithmetic: Callable[[Code, Sequence[Any]], Arithmetic]
 ) -> Callable[[Code, Sequence[Any]], None]:
-    """Return what writes the code of a box, for tiles of so many pixels or one, and one vector or more.
+    """Return what writes the code of a box, for tiles of so many pixels or one, of one vector or more.
 
     Its operands are x, pixels, cells and filter, as of dot_products(); steps of each cell; the Box; and the
     result. Those that follow are for the arithmetic alone.
     """
 
     def write(code: Code, operands: Sequence[Any]) -> None:
-        of, (_, _, _, rows, *_, width, _, _) = code.builder, operands[5]
-        for height, vectors in product((pixels, 1), range(1, VECTORS + 1)):
+        of, (_, _, _, rows, *_, width, _, _, _) = code.builder, operands[5]
+        some = range(1, VECTORS + 1)
+        for height, vectors in (*product((pixels,), some), *product((1,), (*some, WIDE))):
             high = of.icmp_signed("==", rows, code.index(height))
             wide = of.icmp_signed("==", width, code.index(vectors * code.lanes))
             with of.if_then(of.and_(high, wide)):
@@ -152,7 +168,7 @@ def _write_box(code: Code, operands: Sequence[Any], rows: int, vectors: int, ari
     The last tile of some begins among the pixels of the one before. Each tile fetches a part of the weights
     that the tiles of the next channels read.
     """
-    _, _, _, w, _, (begin, end, limit, _, depth, *_, weights, _), *_ = operands
+    _, _, _, w, _, (begin, end, limit, _, depth, *_, weights, _, _), *_ = operands
     of, together = code.builder, arithmetic.together
     beside = code.index(vectors * code.lanes * together)
     w = of.gep(w.data, [code.times(weights, together)])
@@ -178,7 +194,7 @@ def _write_tile(
 
     weights: where they begin, where those to fetch do, and how many of these there are for each step.
     """
-    x, pixels, cells, _, steps, (*_, first, channel, behind, _, _, _, along), out, *_ = operands
+    x, pixels, cells, _, steps, (*_, first, channel, behind, _, _, _, along, side), out, *_ = operands
     (rows, vectors), (w, ahead, fetched) = shape, weights
     of, lanes, pixel = code.builder, code.lanes, code.opaque(pixel)
     kind, together = arithmetic.kind, arithmetic.together
@@ -199,6 +215,10 @@ def _write_tile(
         if k * lanes * arithmetic.nbytes % LINE == 0:
             code.prefetch(code.behind(lines[row], k * lanes), for_writing=True)
     along = code.times(along, together)
+    places = [
+        of.add(code.times(side, k // VECTORS * together), code.index(k % VECTORS * lanes * together))
+        for k in range(vectors)
+    ]
     with code.walk(of.extract_value(cells.shape, 0), [(cells.data, code.index(2))]) as (cell,):
         place, step = pair(cell, 0)
         of_step = [
@@ -208,7 +228,7 @@ def _write_tile(
         ]
         with code.walk(steps, of_step) as (seen, filter, next):
             code.prefetch(next)
-            loaded = [code.load(code.behind(filter, k * lanes * together), kind) for k in range(vectors)]
+            loaded = [code.load(of.gep(filter, [place]), kind) for place in places]
             for row in range(rows):
                 everywhere = code.splat(code.load(of.gep(seen, [starts[row]]), kind.element))
                 for k in range(vectors):

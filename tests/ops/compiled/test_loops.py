@@ -35,6 +35,8 @@ OF_BYTES: list[Case] = [
     ("conv2d", (1, 7, 9, 60), (60, 3, 3, 4), {"dilation": (2, 1), "activation": "relu"}),
     ("fully_connected", (31, 13), (5, 13), {"activation": "relu6"}),
     ("fully_connected", (1, 1, 300), (1, 300), {}),
+    ("fully_connected", (2, 21), (347, 21), {"activation": "relu6"}),  # tiles of one pixel, some wide
+    ("conv2d", (1, 2, 3, 60), (390, 2, 2, 20), {"activation": "relu"}),
     ("depthwise_conv2d", (1, 5, 5, 1), (1, 3, 3, 9), {"activation": "relu"}),  # many filters of one channel
     ("depthwise_conv2d", (2, 4, 6, 24), (1, 3, 3, 24), {"padding": "same"}),
     ("depthwise_conv2d", (1, 6, 7, 100), (1, 3, 3, 100), {"stride": (2, 2), "activation": "relu6"}),

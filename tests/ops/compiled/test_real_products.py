@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from gpunn.ops import OPS, compiled
+from gpunn.ops.compiled.tiles import VECTORS, WIDE, boxes
 from gpunn.ops.compiled.vectors import Sizes
 from gpunn.ops.contraction import product_loop
 from gpunn.ops.contraction.prepared import PLAIN
@@ -35,6 +36,8 @@ OF_REALS: list[Case] = [
     ("conv2d", (1, 9, 13, 64), (48, 1, 1, 16), {"stride": (1, 2)}),
     ("conv2d", (1, 1, 2, 2), (6, 1, 1, 2), {}),  # fewer pixels than in a tile
     ("fully_connected", (1, 13), (5, 13), {}),
+    ("fully_connected", (2, 21), (347, 21), {"activation": "relu6"}),  # tiles of one pixel, some wide
+    ("conv2d", (1, 2, 3, 60), (390, 2, 2, 20), {"activation": "relu"}),
 ]
 SEVERAL_BLOCKS: list[Case] = [
     ("conv2d", (1, 29, 31, 40), (5, 5, 5, 40), {"padding": "same"}),
@@ -53,6 +56,17 @@ NOT_OF_REALS: list[Case] = [
 @pytest.mark.parametrize("case", [*OF_REALS, *OF_CHANNELS], ids=str)
 def test_sums_of_reals_have_an_error_of_one_rounding_for_each_term(case: Case, found: compiled.Loops) -> None:
     check_errors(case)
+
+
+@pytest.mark.parametrize("pixels", [1, 2, 3, 7])
+@pytest.mark.parametrize(("channels", "groups"), [(347, 1), (390, 3), (24, 1), (6, 2)])
+def test_boxes_of_several_parts_are_all_results(pixels: int, channels: int, groups: int) -> None:
+    lanes, rows, found = 2, 3, np.zeros((pixels, channels), int)
+    for among in (0, 20), (20, 36), (36, 1 << 62):
+        for box in boxes((0, pixels), among, channels, groups, 5, 10, (rows, lanes)):
+            assert box.width in (lanes, VECTORS * lanes, *([lanes * WIDE] if pixels < rows else []))
+            found[box.begin : box.end, box.channel : min(box.behind, box.channel + box.width)] += 1
+    np.testing.assert_array_equal(found, 1)
 
 
 @pytest.mark.usefixtures("machine_code")
