@@ -38,14 +38,16 @@ def batches(steps: Iterable[tuple[Step, int]]) -> Iterator[Batch]:
 
 
 class Runner:
-    """Goes through batches of operations, with the settings of each. alone: all of them are replayed."""
-
-    alone = False
+    """Goes through batches of operations, with the settings of each."""
 
     def __init__(self, products: HostProducts, found: Iterable[Batch]) -> None:
         self._products = products
         self._flushing = flushing()
         self.batches = [*found]
+
+    def alone(self, runs: int) -> bool:
+        """Tell whether all operations are replayed in the next runs: no setting of numpy matters then."""
+        return False
 
     def through(self, run: Callable[[list[Step], Values], None], values: Values) -> None:
         """Run the operations of each batch by a function."""

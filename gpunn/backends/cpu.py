@@ -233,7 +233,7 @@ class CpuProgram:
         self._memory.use()
         use(self._loops)
         TEAM.set(self._team)
-        if spans is None and self._runner.alone:
+        if spans is None and self._runner.alone(rounds):
             return self._rounds(inputs, rounds, copies, None)
         with self._products.of_run(), np.errstate(all="ignore"), self._buffers:
             return self._rounds(inputs, rounds, copies, spans)

@@ -9,26 +9,26 @@ Other values lie elsewhere in each run: calls get their addresses before they ar
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import copy_context
 
 import numpy as np
 
 from gpunn.backends.batches import Batch, Runner
 from gpunn.backends.team import Team
 from gpunn.graph.operation import Operation
-from gpunn.graph.prepared import Step, Values
+from gpunn.graph.prepared import SMALL_BYTES, Step, Values
 from gpunn.ops.compiled import Replay
 from gpunn.ops.compiled.capture import Capture, LoopCall
 from gpunn.ops.compiled.sharing import ALONE, TEAM
 from gpunn.ops.control import Body
-from gpunn.ops.memory import FixedMemory, Memory
+from gpunn.ops.memory import FixedMemory, Memory, empty
 from gpunn.types import Array
 
-# Runs of a program that do so, each before one that captures calls. Operations on 8 bits that make a table of
-# all results when it has paid do so by the last one.
+# Runs of a program that find out which operations do nothing but call loops, each before a run that captures
+# these calls. Operations on 8 bits that make a table of all results when it has paid do so by the last one.
 WATCHED = 2, 20
-LONGEST = 5e-3  # seconds of operations that are replayed together: no interrupt ends them
+LONGEST = 5e-3  # seconds after which a segment ends with its next operation: no interrupt ends a segment
 
 Run = Callable[[list[Step], Values], None]
 
@@ -37,37 +37,41 @@ class Places:
     """The places of operands of loops: in values that lie elsewhere in each run, and in fixed memory.
 
     Such values become copies in a capture: no operand then lies in two of them, as in slices of a tensor.
-    What they are copies of is kept as long, so that nobody gets the memory that slices lie in, and slices of
-    slices.
+    In later runs they may be views of operands of their operation. Nobody gets the fixed memory of these
+    operands as long as there are such values.
     """
 
     def __init__(self, memory: FixedMemory, values: Values, numbers: Iterable[int]) -> None:
         self.memory = memory
         self._values: dict[int, tuple[int, int]] = {}  # their addresses and sizes
-        self._originals: dict[int, list[Array]] = {}  # with those of values that they lie in
-        self._kept: list[Array] = []
-        self.add(values, numbers)
+        self._held: dict[int, list[Array]] = {}  # the fixed memory that they may lie in
+        self.add(values, numbers, ())
 
-    def add(self, values: Values, numbers: Iterable[int]) -> None:
-        """Copy values that lie elsewhere in each run, and add them."""
+    def held(self, values: Values, numbers: Iterable[int]) -> list[Array]:
+        """Return the fixed memory that any of these values is in, or may be in in later runs."""
+        found: dict[int, Array] = {}
+        for number in numbers:
+            value = values[number]
+            its = self._held.get(number)
+            if its is None and value is not None and self.memory.again(value) is not None:
+                its = [value]
+            found.update((id(array), array) for array in its or ())
+        return [*found.values()]
+
+    def add(self, values: Values, numbers: Iterable[int], held: Sequence[Array]) -> None:
+        """Copy values that lie elsewhere in each run, and add them; held: of the operands of those."""
         for number in numbers:
             value = values[number]
             if value is not None:
-                around = self.find(value)
-                self._originals[number] = [value, *(self._originals[around[0]] if around else ())]
                 copy = values[number] = value.copy()
                 self._values[number] = copy.ctypes.data, copy.nbytes
-
-    def keep(self, values: Values) -> None:
-        """Let nobody get the memory of any value, up to the end of the capture."""
-        self._kept.extend(value for value in values if value is not None)
-        self._kept.extend(value for originals in self._originals.values() for value in originals)
+                self._held[number] = [*held] if value.nbytes > SMALL_BYTES else []
 
     def remove(self, numbers: Iterable[int]) -> None:
         """Forget values that a run forgets."""
         for number in numbers:
             self._values.pop(number, None)
-            self._originals.pop(number, None)
+            self._held.pop(number, None)
 
     def find(self, array: Array) -> tuple[int, int] | None:
         """Return in which of these values an array lies, and how many bytes behind its beginning."""
@@ -115,18 +119,20 @@ class Segment:
         if self._operation is None:
             return None
         words = np.concatenate([np.zeros(0, np.int64), *(call.words for call in self._calls)])
-        starts = words.ctypes.data + words.itemsize * np.cumsum([0, *(len(c.words) for c in self._calls)])
-        rows = [(c.parts, c.code, int(start)) for c, start in zip(self._calls, starts, strict=False)]
+        sizes = np.array([len(call.words) for call in self._calls], np.int64)
+        starts = (words.ctypes.data + words.itemsize * (np.cumsum(sizes) - sizes)).tolist()
+        rows = [(call.parts, call.code, start) for call, start in zip(self._calls, starts, strict=True)]
         calls, parts = np.array(rows, np.int64).reshape(-1, 3), max((c.parts for c in self._calls), default=0)
-        used = [(number, *np.array(places).T) for number, places in self._used.items()]
+        used = [(number, *np.array(found).T) for number, found in self._used.items()]
         replay, kept, results, gone = self._replay, self._kept, [*self._results.items()], self._gone
         team, several = self._team, parts > 1
 
         def run(values: Values) -> None:
-            for number, places, offsets in used:
+            for number, where, offsets in used:
                 value = _known(values[number])
-                assert value.flags.c_contiguous  # as of every operation that is made ready for many runs
-                words[places] = value.ctypes.data + offsets
+                if not value.flags.c_contiguous:  # no operation has such results
+                    raise RuntimeError(f"loops would read {value.shape} with the steps {value.strides}")
+                words[where] = value.ctypes.data + offsets
             if replay(ALONE if team is None else team.woken(parts), calls, several):
                 raise MemoryError(f"loops got no memory ({len(calls)} calls, {len(kept)} constants)")
             for number, result in results:
@@ -149,99 +155,159 @@ class Replays:
     ) -> None:
         self._runner, self._memory, self._inputs = runner, memory, inputs
         self._replay, self._team = replay, team
-        self._plain = self._replayed = runner.batches
+        self._plain = self._with_segments = runner.batches
         self._runs = 0
         self._fixed: FixedMemory | None = None
         self._of_loops: set[Operation] = set()
         self._alone = False
         self._captured = 0  # how many of these were known in the last capture
 
-    @property
-    def alone(self) -> bool:
-        """Tell whether all operations are replayed in the next run, as Runner.alone."""
-        return self._alone and self._runs + 1 not in WATCHED and len(self._of_loops) == self._captured
+    def alone(self, runs: int) -> bool:
+        """Tell whether all operations are replayed in the next runs, as Runner.alone()."""
+        next_runs = range(self._runs + 1, self._runs + runs + 1)
+        return (
+            self._alone
+            and len(self._of_loops) == self._captured
+            and not any(watched in next_runs for watched in WATCHED)
+        )
 
     def through(self, run: Run, values: Values) -> None:
         """Run all operations; `run` runs those that are not replayed."""
         number = self._runs + 1
         if number in WATCHED:
             self._runner.batches = self._plain
-            self._runner.through(partial(self._watch, self._capture(), run), values)
+            copy_context().run(self._watch, run, values)
             if len(self._of_loops) == self._captured:
-                self._runner.batches = self._replayed
+                self._runner.batches = self._with_segments
                 self._memory.release()
         elif len(self._of_loops) > self._captured:
-            self._replace(run, values)
+            copy_context().run(self._capture, run, values)
         else:
             self._runner.through(run, values)
         self._runs = number
 
-    def _capture(self) -> Capture:
+    def _recorder(self) -> Capture:
+        """Return what records calls, in use up to the end of this context."""
         capture = Capture(1 if self._team is None else self._team.threads)
         capture.use()
         return capture
 
-    def _watch(self, capture: Capture, run: Run, steps: list[Step], values: Values) -> None:
-        """Run operations; find those that do nothing but call loops."""
-        for step in steps:
-            capture.begin(len(step.results))
-            run([step], values)
-            if not _chooses(step.operation) and capture.made(values[number] for number in step.results):
-                self._of_loops.add(step.operation)
+    def _watch(self, run: Run, values: Values) -> None:
+        """Run all operations; find those that do nothing but call loops."""
+        capture = self._recorder()
 
-    def _replace(self, run: Run, values: Values) -> None:
+        def watched(steps: list[Step], values: Values) -> None:
+            for step in steps:
+                capture.begin(len(step.results))
+                run([step], values)
+                if not _chooses(step.operation) and capture.made(values[number] for number in step.results):
+                    self._of_loops.add(step.operation)
+
+        self._runner.through(watched, values)
+
+    def _capture(self, run: Run, values: Values) -> None:
         """Run all operations, and make of them what later runs do."""
-        self._replayed, self._fixed = self._plain, None  # so that their memory is free
+        self._runner.batches = self._with_segments = self._plain
+        self._fixed = None  # so that its memory is free
         fixed, found = FixedMemory(self._memory), list[Batch]()
         self._memory.release()
-        places, capture = Places(fixed, values, self._inputs), self._capture()
+        places, capture = Places(fixed, values, self._inputs), self._recorder()
 
-        def replaced(steps: list[Step], values: Values) -> None:
-            new = [*self._replaced(places, capture, run, steps, values)]
-            left = {id(step) for step in steps} & {id(step) for step in new}
-            found.append(self._plain[len(found)]._replace(steps=new, replayed=not left))
+        def captured(steps: list[Step], values: Values) -> None:
+            later = self._captured_steps(places, capture, run, steps, values)
+            found.append(self._plain[len(found)]._replace(steps=later.steps, replayed=later.replayed))
 
-        self._runner.through(replaced, values)
-        self._runner.batches = self._replayed = found
-        self._fixed, self._captured = fixed, len(self._of_loops)
-        self._alone = all(batch.replayed for batch in found)
+        self._runner.through(captured, values)
+        self._fixed, self._alone = fixed, all(batch.replayed for batch in found)
+        self._runner.batches = self._with_segments = found
+        self._captured = len(self._of_loops)  # last: after an interrupt the next run captures anew
 
-    def _replaced(
+    def _captured_steps(
         self, places: Places, capture: Capture, run: Run, steps: list[Step], values: Values
-    ) -> Iterator[Step]:
-        segment, seconds = Segment(self._replay, self._team), 0.0
+    ) -> _Later:
+        """Run operations of a batch; return what later runs do for them."""
+        later, segment, seconds = _Later(), Segment(self._replay, self._team), 0.0
         for step in steps:
             of_loops = step.operation in self._of_loops
             (places.memory if of_loops else self._memory).use()
             TEAM.set(capture if of_loops else self._team)
             capture.begin(len(step.results))
-            if _chooses(step.operation):
-                places.keep(values)
+            own, held = (step, ()) if of_loops else _apart(step, places, values)
             before = time.perf_counter()
-            run([step], values)
+            run([own], values)
             seconds += time.perf_counter() - before
             added = of_loops and _add(segment, step, places, capture, values)
             if not added:
-                places.add(values, step.results)
+                places.add(values, step.results, held)
             places.remove(step.gone)
             if not added or seconds > LONGEST:
-                together = segment.step()
-                if together is not None:
-                    yield together
+                later.add(segment)
                 segment, seconds = Segment(self._replay, self._team), 0.0
             if not added:
-                yield step
-        together = segment.step()
-        if together is not None:
-            yield together
+                later.steps.append(own)
+                later.replayed = False
+        later.add(segment)
+        return later
+
+
+class _Later:
+    """The steps of later runs for the operations of a batch. replayed: all of them are segments."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.replayed = True
+
+    def add(self, segment: Segment) -> None:
+        """Add a segment, if it has operations."""
+        step = segment.step()
+        if step is not None:
+            self.steps.append(step)
 
 
 def _chooses(operation: Operation) -> bool:
     """Tell whether what an operation runs is not its own: it may do other things in each run.
 
-    So it may give one of its operands in some runs, and its own results in others.
+    So it may give one of its operands in some runs, and its own results in others. A custom operator may
+    also keep operands.
     """
     return operation.custom is not None or any(isinstance(a, Body) for a in operation.attrs.values())
+
+
+def _apart(step: Step, places: Places, values: Values) -> tuple[Step, Sequence[Array]]:
+    """Return a step for an operation that is not replayed, and the fixed memory that its results may lie in.
+
+    It gives copies of operands in fixed memory to what _chooses(), and makes copies of small results that are
+    views: nobody forgets these before the end of a run.
+    """
+    held = places.held(values, step.inputs)
+    if not held:
+        return step, held
+    if not _chooses(step.operation):
+        return step._replace(run=_with_copies(step.run, (), step.results)), held
+    copied = [number for number in {*step.inputs} if places.held(values, [number])]
+    return step._replace(run=_with_copies(step.run, copied, ())), ()
+
+
+def _with_copies(
+    run: Callable[[Values], None], operands: Sequence[int], results: Sequence[int]
+) -> Callable[[Values], None]:
+    """Return a step that sees copies of some operands, and makes copies of results that are small views."""
+
+    def run_apart(values: Values) -> None:
+        before = [(number, _known(values[number])) for number in operands]
+        for number, value in before:
+            copy = values[number] = empty(value.shape, value.dtype)
+            copy[...] = value
+        run(values)
+        for number, value in before:
+            if values[number] is not None:
+                values[number] = value
+        for number in results:
+            result = values[number]
+            if result is not None and result.nbytes <= SMALL_BYTES and not result.flags.owndata:
+                values[number] = result.copy()
+
+    return run_apart
 
 
 def _add(segment: Segment, step: Step, places: Places, capture: Capture, values: Values) -> bool:

@@ -20,13 +20,14 @@ Values = list[Array | None]
 class Step(NamedTuple):
     """An operation, and the function that computes its results among values.
 
-    results, gone: the numbers of its results, and of values that it forgets afterwards.
+    results, gone, inputs: the numbers of its results, of values that it forgets afterwards, of its operands.
     """
 
     operation: Operation
     run: Callable[[Values], None]
     results: Sequence[int] = ()
     gone: Sequence[int] = ()
+    inputs: Sequence[int] = ()
 
 
 class Joint(NamedTuple):
@@ -109,7 +110,8 @@ class PreparedGraph:
             return 0
         if operand not in self._numbers:
             self._fresh(operand)
-            self._begin[-1] = self._constants.get(operand, operand.value)
+            value = self._constants.get(operand, operand.value)
+            self._begin[-1] = None if value is None else np.asarray(value, order="C")
         return self._numbers[operand]
 
     def _step(self, operation: Operation) -> Step:
@@ -125,19 +127,21 @@ class PreparedGraph:
             run = _direct_step(direct, inputs, [number for number, _ in stored])
         else:
             run = _stored_step(operation.prepared(), inputs, stored)
-        return self._freeing(run, operation)
+        return self._freeing(run, inputs, operation)
 
     def _joint_step(self, operation: Operation, joint: Joint) -> Step:
         inputs, (result,) = [self._number(i) for i in joint.operands], operation.outputs
         run = _made_step(joint.make, inputs, self._fresh(result))
-        return self._freeing(run, operation, *joint.before)
+        return self._freeing(run, inputs, operation, *joint.before)
 
-    def _freeing(self, run: Callable[[Values], None], last: Operation, *before: Operation) -> Step:
+    def _freeing(
+        self, run: Callable[[Values], None], inputs: Sequence[int], last: Operation, *before: Operation
+    ) -> Step:
         """Return the step of an operation, and of those before it that it computes, too."""
         dead = [o for operation in (last, *before) for o in self._dead.get(operation, ())]
         gone = [self._numbers[o] for o in dead if _is_large(o) and o in self._numbers]
         results = [self._numbers[o] for o in last.outputs]
-        return Step(last, _freeing(run, gone) if gone else run, results, gone)
+        return Step(last, _freeing(run, gone) if gone else run, results, gone, inputs)
 
 
 def _freeing(run: Callable[[Values], None], gone: Sequence[int]) -> Callable[[Values], None]:

@@ -24,13 +24,13 @@ def expect_type(what: str, value: Array, type: TensorType) -> None:
 
 
 def as_constant(what: str, value: Any, type: TensorType | None) -> Array:
-    """Return arrays as they are, and what numpy makes an array of in the dtype of a type.
+    """Return arrays as they are, if they are dense, and what numpy makes an array of in the dtype of a type.
 
     Python's numbers are float32 and int32 if there is no type, and may be rounded to float32. Raises
     ModelError if numpy cannot make an array, and if a dtype cannot hold the values.
     """
     if isinstance(value, (np.ndarray, np.generic)):
-        return np.asarray(value)
+        return np.asarray(value, order="C")
     if type is not None and type.dtype is DType.STRING:
         return as_strings(value, what)
     try:

@@ -81,10 +81,7 @@ class Memory:
         return made
 
     def _take(self, nbytes: int) -> _Buffer:
-        while self._dead:
-            _, buffer = self._used.pop(id(self._dead.pop(0)))
-            # Of one size the last one comes first: it may still be in a cache.
-            insort_left(self._idle, buffer, key=_size)
+        self._take_back()
         place = bisect_left(self._idle, nbytes, key=_size)
         if place < len(self._idle) and self._idle[place].nbytes <= MOST_TIMES * nbytes:
             return self._idle.pop(place)
@@ -94,11 +91,19 @@ class Memory:
             self._idle.clear()
             return self._new(nbytes)
 
+    def _take_back(self) -> None:
+        """Make the memory of arrays that are gone idle."""
+        while self._dead:
+            _, buffer = self._used.pop(id(self._dead.pop(0)))
+            # Of one size the last one comes first: it may still be in a cache.
+            insort_left(self._idle, buffer, key=_size)
+
     def _new(self, nbytes: int) -> _Buffer:
         return _Buffer(nbytes)
 
     def release(self) -> None:
         """Free what no array uses, and scratch."""
+        self._take_back()
         self._idle.clear()
         self._scratch.clear()
         self._views.clear()

@@ -97,10 +97,10 @@ def load(reals: bool = True, integers: bool = True, steps: bool = True) -> Loops
         of_types = found.reals if reals else None, found.integers if integers else None
         return Loops(*of_types, found.steps if steps else None, found.replay)
     except ImportError as error:  # numba refuses versions of numpy that it does not know
-        reason = f"numba cannot be used, so loops run in numpy: {error}"
+        reason = f"numba cannot be used: {error}"
     except Exception as error:  # another version of numba or LLVM than those that are known
-        reason = f"numba cannot compile loops, so numpy runs them: {error}"
-    warnings.warn(reason, RuntimeWarning, stacklevel=2)
+        reason = f"numba cannot compile loops: {error}"
+    warnings.warn(f"the CPU backend computes with numpy alone: {reason}", RuntimeWarning, stacklevel=2)
     return None
 
 
@@ -112,6 +112,8 @@ def maker() -> Maker:
     if tuple(map(int, numba.__version__.split(".")[:2])) < LEAST_NUMBA:
         needed = ".".join(map(str, LEAST_NUMBA))
         raise ImportError(f"numba {needed} or later is needed, this is {numba.__version__}")
+    if getattr(numba.config, "DISABLE_JIT", False):
+        raise ImportError("NUMBA_DISABLE_JIT is set")
     from numba.core.registry import cpu_target
 
     *_, features = cpu_target.target_context.codegen().magic_tuple()  # those that numba compiles for

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from gpunn.ops.compiled.sharing import Ends, Range, of_both, threads
-from gpunn.ops.kernels.strides import places_along
+from gpunn.ops.kernels.strides import all_sums, places_along
 from gpunn.ops.kernels.window import Window
 from gpunn.ops.kernels.window_parts import cells_seen
 from gpunn.types import Array, Shape
@@ -98,11 +98,11 @@ def sight_of(window: Window, x: Shape, images: range, rows: range, filter: Shape
             axes = (images.start + of_images, height * row), (places_y, row), (places_x, depth)
             line = window.out[1] * channels
             results = (of_images, len(rows) * line), (numbers_y, line), (numbers_x, channels)
-            pixels.append(_pairs(_all_sums(*axes), _all_sums(*results)))
+            pixels.append(_pairs(all_sums(*axes), all_sums(*results)))
             beside = seen_x[:1] if in_rows else seen_x
             steps = (seen_y, window.size[1] * length), (beside, length)
             of_cells = (seen_y - seen_y[:1], down * row), (beside - seen_x[:1], across * depth)
-            cells.append(_pairs(_all_sums(*of_cells), _all_sums(*steps)))
+            cells.append(_pairs(all_sums(*of_cells), all_sums(*steps)))
             end, last = begin + len(pixels[-1]), first + len(cells[-1])
             parts.append((begin, end, first, last, length * (len(seen_x) if in_rows else 1)))
             begin, first = end, last
@@ -118,13 +118,14 @@ def _alike(window: Window, axis: int, extent: int, chosen: range) -> list[tuple[
     """Return the rows of a result, or columns, that see the same cells: where, which, and these cells."""
     begin, first, last = (of_all[chosen.start : chosen.stop] for of_all in cells_seen(window, axis, extent))
     place = begin + first * window.dilation[axis]
-    ends, which = np.unique(np.stack([first, last]), axis=1, return_inverse=True)
-    groups = (np.flatnonzero(which.reshape(-1) == k) for k in range(ends.shape[1]))
-    return [(place[k], k, np.arange(*end)) for k, end in zip(groups, ends.T, strict=True)]
+    # As one number: numpy's unique() of pairs raises TypeError when Ctrl-C comes.
+    ends = first * (window.size[axis] + 1) + last
+    groups = [np.flatnonzero(ends == end) for end in np.unique(ends)]
+    return [(place[k], k, np.arange(first[k[0]], last[k[0]])) for k in groups]
 
 
 def seen_by(
-    window: Window, images: Array, read: int, row_is_cell: bool = False, together: int = 1
+    window: Window, images: Array, read: int, row_is_cell: bool, together: int = 1
 ) -> tuple[Array, Places]:
     """Return images [N, H, W, C] as flat numbers, and where a window that needs no padding sees them.
 
@@ -144,14 +145,6 @@ def _places_of(window: Window, images: int, steps: Sequence[int], row_is_cell: b
     cells = places_along((height, down * row), (1 if row_is_cell else width, across * column))
     pixels = wide // together, horizontal * column * together
     return Places(places_along((images, image), (high, vertical * row), pixels), cells)
-
-
-def _all_sums(*axes: tuple[Array, int]) -> Array:
-    """Return all sums of multiples: of numbers and steps."""
-    total: Array = np.zeros(1, np.int64)
-    for numbers, step in axes:
-        total = np.add.outer(total, numbers * step).reshape(-1)
-    return total
 
 
 def _pairs(first: Array, second: Array) -> Array:

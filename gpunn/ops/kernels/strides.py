@@ -81,10 +81,15 @@ def merge(sizes: Shape, *strides: Shape) -> tuple[Shape, ...]:
 
 def places_along(*axes: tuple[int, int]) -> Array:
     """Return the places in flat memory that axes of counts and steps lead to, the last axis soonest."""
-    places: Array = np.zeros(1, np.int64)
-    for count, step in axes:
-        places = np.add.outer(places, np.arange(count) * step).reshape(-1)
-    return places
+    return all_sums(*((np.arange(count), step) for count, step in axes))
+
+
+def all_sums(*axes: tuple[Array, int]) -> Array:
+    """Return all sums of one number of each axis, times its step; numbers of the last axis change soonest."""
+    total: Array = np.zeros(1, np.int64)
+    for numbers, step in axes:
+        total = np.add.outer(total, numbers * step).reshape(-1)
+    return total
 
 
 def walked_as(shape: Shape, sizes: Shape, strides: Shape) -> Shape | None:
