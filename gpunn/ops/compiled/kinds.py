@@ -36,6 +36,7 @@ class RealLoops(NamedTuple):
     scaled: Shared
     added: Shared
     multiplied: Shared
+    blended: Shared
     leaky: Shared
     gated: Shared
     softmax: Shared

@@ -77,6 +77,20 @@ def multiplied(some: Range, a: Array, b: Array, bounds: tuple[Any, Any], out: Ar
             to[k] = high if t > high else t
 
 
+def blended(some: Range, x: Array, starts: Array, places: Array, weights: Array, out: Array) -> None:
+    """Write rows [K * P, L], each the sum of two rows of flat float32 x that have a weight each.
+
+    Row k * P + p is x[starts[k] + places[p, i] :] for i of 0 and 1, times weights[p, i]; places: [P, 2].
+    """
+    count, length = len(places), out.shape[1]
+    for row in range(*some):
+        k, p = row // count, row % count
+        a, b, to = starts[k] + places[p, 0], starts[k] + places[p, 1], out[row]
+        first, second, near, far = x[a : a + length], x[b : b + length], weights[p, 0], weights[p, 1]
+        for j in range(length):
+            to[j] = first[j] * near + second[j] * far
+
+
 def leaky(some: Range, x: Array, slope: Any, out: Array) -> None:
     """Write flat float32 x, times a slope where it is below 0."""
     begin, end = some

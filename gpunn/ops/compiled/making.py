@@ -36,23 +36,28 @@ class Maker(Compiler):
     def reals(self) -> RealLoops:
         """Compile the loops for float32, or load them."""
         single, given, result, types = self._single, self._given, self._result, self._types
-        numbers, bounds = given(single), self._pair(single)
+        numbers, matrix = given(single), given(single, 2)
+        of_two = matrix, matrix, self._pair(single), result(single)
         return RealLoops(
-            self._shared(loops.finish, (result(single), numbers, single, single), now=True),
-            self._shared(loops.scaled, (given(single, 2), given(single, 2), bounds, result(single))),
-            self._shared(loops.added, (given(single, 2), given(single, 2), bounds, result(single))),
-            self._shared(loops.multiplied, (given(single, 2), given(single, 2), bounds, result(single))),
-            self._shared(loops.leaky, (numbers, single, result(single, 1))),
-            self._gated(),
-            self._softmax(),
-            self._row_norms(),
-            self.depthwise,
-            self._pools(single),
-            self._turn(types.uint32),
-            self.copy_rows,
-            self.place_rows,
-            self._channel_means(),
-            self.of_tiles,
+            finish=self._shared(loops.finish, (result(single), numbers, single, single), now=True),
+            scaled=self._shared(loops.scaled, of_two),
+            added=self._shared(loops.added, of_two),
+            multiplied=self._shared(loops.multiplied, of_two),
+            blended=self._shared(
+                loops.blended,
+                (numbers, *(given(types.int64, d) for d in (1, 2)), given(single, 2), result(single)),
+            ),
+            leaky=self._shared(loops.leaky, (numbers, single, result(single, 1))),
+            gated=self._gated(),
+            softmax=self._softmax(),
+            row_norms=self._row_norms(),
+            depthwise=self.depthwise,
+            pools=self._pools(single),
+            turn=self._turn(types.uint32),
+            copy_rows=self.copy_rows,
+            place_rows=self.place_rows,
+            channel_means=self._channel_means(),
+            of_tiles=self.of_tiles,
         )
 
     @cached_property
@@ -63,27 +68,35 @@ class Maker(Compiler):
         steps = (*(given(index) for _ in range(5)), self._types.UniTuple(index, 3))
         added = self._types.UniTuple(single, 3), pair(single), index
         return IntegerLoops(
-            self._shared(loops.requantize, *((given(single, 2), *steps, result(s)) for s in stored)),
-            self._shared(
+            requantize=self._shared(
+                loops.requantize, *((given(single, 2), *steps, result(s)) for s in stored)
+            ),
+            floors=self._shared(
                 loops.floors,
                 *((given(single, 2), *line(r), result(s)) for r in (double, single) for s in stored),
             ),
-            self._stored_means(),
-            self._pools(self._types.uint8),
-            self._mean_pools(),
-            self._shared(loops.pair_sums, *((given(s), given(s), *added, result(s, 1)) for s in stored)),
-            self._lines(),
-            self._shared(rows.channel_rows, (given(self._types.uint8), given(single, 2), result(single))),
-            self._look_up(),
-            self._row_look_up(),
-            self._stored_softmax(),
-            self.depthwise,
-            self._turn(self._types.uint8),
-            self.copy_rows,
-            self.place_rows,
-            self._place_numbers(),
-            self._shared(row_copies.flipped, (given(self._types.uint8), index, result(self._types.uint8, 1))),
-            self.of_bytes,
+            stored_means=self._stored_means(),
+            pools=self._pools(self._types.uint8),
+            mean_pools=self._mean_pools(),
+            pair_sums=self._shared(
+                loops.pair_sums, *((given(s), given(s), *added, result(s, 1)) for s in stored)
+            ),
+            lines=self._lines(),
+            channel_rows=self._shared(
+                rows.channel_rows, (given(self._types.uint8), given(single, 2), result(single))
+            ),
+            look_up=self._look_up(),
+            row_look_up=self._row_look_up(),
+            softmax=self._stored_softmax(),
+            depthwise=self.depthwise,
+            turn=self._turn(self._types.uint8),
+            copy_rows=self.copy_rows,
+            place_rows=self.place_rows,
+            place_numbers=self._place_numbers(),
+            flipped=self._shared(
+                row_copies.flipped, (given(self._types.uint8), index, result(self._types.uint8, 1))
+            ),
+            of_bytes=self.of_bytes,
         )
 
     def _channel_means(self) -> Shared:
@@ -112,11 +125,11 @@ class Maker(Compiler):
             return partial(self._compiled(function, (self._index, x, *operands, y)), self._lanes)
 
         return StepLoops(
-            compiled(steps.rnn_steps, weights, state, numbers),
-            compiled(steps.lstm_steps, weights, state, state, single, numbers, numbers, state),
-            compiled(steps.gru_steps, weights, weights, state, numbers, numbers),
-            compiled(steps.gru_after_steps, weights, given(single), state, numbers, numbers),
-            self._lanes,
+            rnn=compiled(steps.rnn_steps, weights, state, numbers),
+            lstm=compiled(steps.lstm_steps, weights, state, state, single, numbers, numbers, state),
+            gru=compiled(steps.gru_steps, weights, weights, state, numbers, numbers),
+            gru_after=compiled(steps.gru_after_steps, weights, given(single), state, numbers, numbers),
+            lanes=self._lanes,
         )
 
     def _lines(self) -> Shared:
@@ -185,6 +198,8 @@ class Maker(Compiler):
         return self._shared(pools.pools, (*operands, self._result(kind, 1)))
 
     def _mean_pools(self) -> Shared:
+        self._jitable(pools.add_cells)
+        self._jitable(pools.store_means)
         index, places = self._index, (self._given(self._index, 2),) * 2
         further = *places, self._types.UniTuple(index, 3), self._pair(index), self._pair(index)
         kinds = ((self._given(s), *further, self._result(s, 1)) for s in self._stored)
@@ -243,9 +258,9 @@ class Maker(Compiler):
         of_filters = signatures((pairs, pairs, parts), self._given(self._types.int8), 6)
         of_channels = signatures((places, places), pairs, 2)
         return OfBytes(
-            self._shared(dot_products.dot_products, *of_filters, now=True),
-            self._shared(channel_products.channel_products, *of_channels, now=True),
-            sizes,
+            dot_products=self._shared(dot_products.dot_products, *of_filters, now=True),
+            channel_products=self._shared(channel_products.channel_products, *of_channels, now=True),
+            sizes=sizes,
         )
 
     @cached_property

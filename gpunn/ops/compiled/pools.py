@@ -63,24 +63,33 @@ def mean_pools(
     for line in range(*some):
         n, y = line // len(rows), line % len(rows)
         for part in columns:
-            place, length = n * image + rows[y, 0] + part[0], part[4]
-            count = rows[y, 2] * part[2]
-            half = count // 2
+            place, first, length = n * image + rows[y, 0] + part[0], line * across + part[3], part[4]
             for p in range(part[5]):
-                for k in range(length):
-                    sums[k] = 0
-                for i in range(rows[y, 2]):
-                    for j in range(part[2]):
-                        first = place + p * apart + i * down + j * beside
-                        cell = x[first : first + length]
-                        for k in range(length):
-                            sums[k] += np.int32(cell[k])
-                first = line * across + part[3] + p * length
-                to = out[first : first + length]
-                for k in range(length):
-                    nudged = sums[k] - half if sums[k] < 0 else sums[k] + half
-                    mean = np.int32(np.float64(nudged) / np.float64(count))
-                    to[k] = min(max(mean, ends[0]), ends[1])
+                add_cells(x, (place + p * apart, rows[y, 2], part[2], down, beside), sums[:length])
+                to = first + p * length
+                store_means(sums[:length], rows[y, 2] * part[2], ends, out[to : to + length])
+
+
+def add_cells(x: Array, cells: Cells, sums: Array) -> None:
+    """Write the sums of cells for each channel of stored integers."""
+    (place, rows, columns, down, beside), length = cells, len(sums)
+    for k in range(length):
+        sums[k] = 0
+    for i in range(rows):
+        for j in range(columns):
+            first = place + i * down + j * beside
+            cell = x[first : first + length]
+            for k in range(length):
+                sums[k] += np.int32(cell[k])
+
+
+def store_means(sums: Array, count: int, ends: tuple[int, int], out: Array) -> None:
+    """Write sums of so many stored integers, divided by the count."""
+    half = count // 2
+    for k in range(len(sums)):
+        nudged = sums[k] - half if sums[k] < 0 else sums[k] + half
+        mean = np.int32(np.float64(nudged) / np.float64(count))
+        out[k] = min(max(mean, ends[0]), ends[1])
 
 
 def part_pool(x: Array, kind: int, cells: Cells, part: Part, out: Array) -> None:

@@ -5,15 +5,21 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
+from gpunn.ops.compiled import Shared, real_loops
+from gpunn.ops.compiled.capture import of_loops
+from gpunn.ops.compiled.sharing import A_MICROSECOND, Ends, divided
 from gpunn.ops.memory import empty, scratch
 from gpunn.ops.vision.image import picked
 from gpunn.types import Array, Shape
 
 AT_ONCE = 1 << 16  # numbers of a result that are computed at a time
+LEAST_CHANNELS = 3  # from which on a loop takes less time than numpy
+A_ROW = 0.008  # microseconds that a loop needs to begin a row
 ALIKE = 1 << 12  # numbers in rows of the result with the same neighbours, from which on these are not copied
 
 Ratio = tuple[int, int, int]  # (a, b, c): output row i lies at (a i + b) / c of the input's rows
@@ -59,6 +65,29 @@ class Blending:
         line = math.prod(self._across[0].shape)
         self._parts = self._alike(line) if self._once else []
         self._step = max(1, AT_ONCE // max(1, line))
+        self._shape = shape
+
+    @cached_property
+    def _places(self) -> tuple[Array, Array, Array, Array]:
+        """Return where each row of x that counts begins, its columns, each image of such rows, its rows.
+
+        They count numbers. Columns and rows are pairs, for each one of the result.
+        """
+        batch, height, width, channels = self._shape
+        used, rows = np.unique(np.stack(self._rows, axis=1), return_inverse=True)
+        columns = np.stack(self._columns, axis=1) * channels
+        starts = (np.arange(batch)[:, None] * height + used) * (width * channels)
+        line = len(columns) * channels
+        images = np.arange(batch) * (len(used) * line)
+        return starts.reshape(-1), columns, images, rows.reshape(-1, 2) * line
+
+    @cached_property
+    def _weights(self) -> tuple[Array, Array]:
+        """Return the weights of the rows in _places, and of the columns."""
+        rows, columns = (
+            np.stack([part[:, 0] for part in parts], axis=1) for parts in (self._down, self._across)
+        )
+        return np.ascontiguousarray(rows[..., 0]), columns
 
     def _alike(self, line: int) -> list[_Part]:
         """Return the rows of the result, of so many numbers each, by the rows of x beside them.
@@ -79,6 +108,9 @@ class Blending:
 
     def __call__(self, x: Array) -> Array:
         """Return the images at the new size."""
+        loops = real_loops() if x.dtype == np.float32 and x.shape[3] >= LEAST_CHANNELS else None
+        if loops is not None:
+            return self._looped(loops.blended, x)
         if self._once:
             return self._blended_rows(self._blended_columns(x))
         above, below = (
@@ -86,6 +118,17 @@ class Blending:
             for which in self._rows
         )
         return _added(above, below, *self._down)
+
+    def _looped(self, loop: Shared, x: Array) -> Array:
+        """Return the images as a loop computes them, with the same bits."""
+        (batch, _, _, channels), (starts, columns, images, rows) = x.shape, self._places
+        size, line = len(rows), len(columns) * channels
+        across = scratch("columns", (len(starts) * len(columns), channels), x.dtype)
+        loop(_ends(*across.shape), x.reshape(-1), starts, columns, self._weights[1], across)
+        result = empty((batch, size, len(columns), channels), x.dtype)
+        lines = result.reshape(batch * size, line)
+        loop(_ends(*lines.shape), across.reshape(-1), images, rows, self._weights[0], lines)
+        return of_loops(result)
 
     def _blended_columns(self, x: Array) -> Array:
         """Return sums of two columns for each column of the result, some rows at a time."""
@@ -122,6 +165,11 @@ class Blending:
                 x[image].take(rows[part], axis=0, out=found, mode="clip")
             _added(above, below, *(weights[part] for weights in self._down))
         return result
+
+
+def _ends(rows: int, length: int) -> Ends:
+    """Divide rows that a loop blends among the threads in use."""
+    return divided(rows, rows * (length / A_MICROSECOND + A_ROW))
 
 
 def _added(a: Array, b: Array, near: Array, far: Array) -> Array:
