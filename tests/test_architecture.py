@@ -1,4 +1,4 @@
-"""The rooms of docs/architecture.md: all are listed, and imports run one way."""
+"""The packages of docs/architecture.md: all are listed, and imports run one way."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from tests.resources import ROOT
 
 PACKAGE = ROOT / "gpunn"
-WITH_ROOMS_INSIDE = ("ops", "importers", "backends")
+WITH_PACKAGES_INSIDE = ("ops", "importers", "backends")
 
 
 def modules() -> dict[str, Path]:
@@ -36,22 +36,22 @@ def imports(path: Path, known: dict[str, Path]) -> Iterator[str]:
                 yield inner if inner in known else node.module
 
 
-def room(module: str, known: dict[str, Path]) -> str:
-    """Return the room of a module, as the table names it."""
+def package(module: str, known: dict[str, Path]) -> str:
+    """Return the package of a module, or the module beside packages, as the table names it."""
     parts = module.split(".")[1:]
     if not parts:
         return "gpunn"
-    if parts[0] not in WITH_ROOMS_INSIDE or len(parts) == 1:
+    if parts[0] not in WITH_PACKAGES_INSIDE or len(parts) == 1:
         return parts[0]
     is_package = known[".".join(["gpunn", *parts[:2]])].name == "__init__.py"
     return f"{parts[0]}{'/' if is_package else '.'}{parts[1]}"
 
 
 def listed() -> list[str]:
-    """Return the rooms in the order of the table."""
+    """Return the packages and modules in the order of the table."""
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    _, _, rooms = text.partition("\n## The rooms\n")
-    return re.findall(r"^\| `([\w./]+)` \|", rooms.partition("\n## ")[0], re.MULTILINE)
+    _, _, table = text.partition("\n## Packages and what they may import\n")
+    return re.findall(r"^\| `([\w./]+)` \|", table.partition("\n## ")[0], re.MULTILINE)
 
 
 def circles(edges: dict[str, set[str]]) -> set[frozenset[str]]:
@@ -90,21 +90,21 @@ def circles(edges: dict[str, set[str]]) -> set[frozenset[str]]:
     return found
 
 
-def test_every_room_is_listed_once() -> None:
+def test_every_package_is_listed_once() -> None:
     known = modules()
-    rooms = {room(module, known) for module in known}
-    assert sorted(listed()) == sorted(rooms - {"backends"})  # backends contains only rooms
+    found = {package(module, known) for module in known}
+    assert sorted(listed()) == sorted(found - {"backends"})  # which has no code of its own
 
 
-def test_rooms_import_only_those_above_them() -> None:
+def test_packages_import_only_those_above_them() -> None:
     known = modules()
     place = {name: position for position, name in enumerate(listed())}
     wrong = [
         f"{module} imports {target}"
         for module, path in known.items()
         for target in imports(path, known)
-        if room(module, known) != room(target, known)
-        and place[room(target, known)] > place[room(module, known)]
+        if package(module, known) != package(target, known)
+        and place[package(target, known)] > place[package(module, known)]
     ]
     assert not wrong
 
@@ -117,7 +117,7 @@ def test_formats_do_not_know_one_another() -> None:
         f"{module} imports {target}"
         for module, path in known.items()
         for target in imports(path, known)
-        if room(module, known) in formats and room(target, known) in formats - {room(module, known)}
+        if package(module, known) in formats and package(target, known) in formats - {package(module, known)}
     ]
     assert not wrong
 
@@ -133,10 +133,10 @@ def test_circles_are_found() -> None:
     assert circles(edges) == {frozenset({"b", "c"})}
 
 
-def test_only_one_room_imports_wgpu() -> None:
+def test_only_one_package_imports_wgpu() -> None:
     known = modules()
     users = {
-        room(module, known)
+        package(module, known)
         for module, path in known.items()
         if re.search(r"^\s*(import|from) wgpu\b", path.read_text(encoding="utf-8"), re.MULTILINE)
     }
@@ -146,7 +146,7 @@ def test_only_one_room_imports_wgpu() -> None:
 def walk() -> list[tuple[str, str]]:
     """Return the files of the walk, each with its sentence."""
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    section = re.search(r"^## A walk from load to dispatch\n(.*?)^## ", text, re.MULTILINE | re.DOTALL)
+    section = re.search(r"^## From load\(\) to a dispatch\n(.*?)^## ", text, re.MULTILINE | re.DOTALL)
     assert section is not None
     return re.findall(r"^\d+\. `([\w/.]+)`: (.*?)(?=^\d+\. |\Z)", section[1], re.MULTILINE | re.DOTALL)
 

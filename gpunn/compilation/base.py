@@ -110,7 +110,9 @@ class Compilation(Closing):
     def run(self, inputs: Mapping[str, Any], *, timeout: float | None = None) -> dict[str, Array]:
         """Run on named inputs and return named outputs; otherwise as a call.
 
-        Raises ModelError where several outputs have one name: a call returns them in their order.
+        inputs: arrays by name, of the shape and dtype of each input. The outputs have those of the model.
+        Raises what a call does, and ModelError for names that are missing or unknown, or where several
+        outputs have one name: a call returns them in their order.
         After `timeout` seconds the run ends before its next operation or round of a loop, and
         RunTimeoutError is raised. What has been handed to a GPU is computed to its end, but not waited for.
         Variables keep their values, unless the run's last part has been handed to a GPU.
@@ -146,10 +148,11 @@ class Compilation(Closing):
 
     @abstractmethod
     def submit(self, *inputs: Any) -> Event:
-        """Start a run and return at once; the inputs may be changed afterwards.
+        """Start a run on arrays in the order of the model's inputs; return at once.
 
-        When all frames of the ring are in flight, waits for the oldest: one with FAST_SINGLE_ANSWER and
-        LOW_POWER, three with SUSTAINED_SPEED.
+        The inputs may be changed afterwards. When all frames of the ring are in flight, waits for the oldest:
+        one with FAST_SINGLE_ANSWER and LOW_POWER, three with SUSTAINED_SPEED. Raises ModelError as a call,
+        and DeviceError if the compilation is closed; the event raises what happens in the run.
         """
 
     def stream(self, frames: Iterable[Any]) -> Iterator[Any]:
@@ -157,7 +160,7 @@ class Compilation(Closing):
 
         With SUSTAINED_SPEED the upload of a frame, the computing of the one before and the read-back of the
         one before that overlap; memory does not grow with the length of the sequence. What a frame raises, or
-        taking it from `frames`, comes after the results of the frames before it.
+        taking it from `frames`, comes after the results of the frames before it: as from submit().
         """
         return results_in_order(frames, self.submit, self.frames)
 

@@ -11,7 +11,7 @@ class Preference(enum.Enum):
     LOW_POWER takes the low-power adapter (what uses least energy, where backend is "auto" and counters tell),
     FAST_SINGLE_ANSWER the fastest, for one run() at a time. SUSTAINED_SPEED takes the fastest adapter,
     measures which kernels are the quickest when the model is compiled, or compiles loops of the CPU backend
-    if numba is installed (docs/tuning.md), and keeps several frames in flight in stream() and submit(). All
+    if numba is installed (docs/cpu.md), and keeps several frames in flight in stream() and submit(). All
     wait in the operating system.
     """
 

@@ -104,14 +104,6 @@ def constant_bytes(graph: Graph) -> int:
     )
 
 
-def expect_whole(graph: Graph, what: str) -> Graph:
-    """Return the graph. Raises UnsupportedError, saying what cannot be done, if operations are pending."""
-    if graph.pending:
-        where = graph.pending[0].where
-        raise UnsupportedError(f"{what} a model with shapes that depend on values: {where}")
-    return graph
-
-
 def parts(graph: Graph, inputs: Sequence[Array], evaluate: Evaluate) -> tuple[Part, ...]:
     """Return the parts of a graph, in order, for these inputs and its initial state; most graphs have one.
 

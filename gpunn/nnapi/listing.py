@@ -11,7 +11,6 @@ import gpunn.graph.graph
 import gpunn.model
 from gpunn.errors import NnapiError, UnsupportedError
 from gpunn.graph.operation import Operand, Operation
-from gpunn.graph.parts import expect_whole
 from gpunn.importers.common.node import RefusedError
 from gpunn.importers.nnapi.codes import FeatureLevelCode, OperandCode, OperandType, SymmPerChannelQuantParams
 from gpunn.importers.nnapi.listing import LISTERS, NO_SUCH, Listing, expect
@@ -41,7 +40,10 @@ def from_model(model: gpunn.model.Model, *, feature_level: int = FeatureLevelCod
     level cannot express, as far as gpunn.nnapi has it; BAD_DATA for an unknown level.
     """
     expect_kind("the model", model, gpunn.graph.graph.Graph)
-    return _Lister(expand(expect_whole(model, "NNAPI cannot say")), feature_level).list()
+    if model.pending:
+        where = model.pending[0].where
+        raise UnsupportedError(f"NNAPI cannot say a model with shapes that depend on values: {where}")
+    return _Lister(expand(model), feature_level).list()
 
 
 class _Lister:

@@ -97,16 +97,14 @@ def expect_float(call: Call, attr: str) -> float:
         call.fail(f"{attr} must be a number, got {value!r}")
 
 
-def expect_value(call: Call, attr: str) -> float:
-    """Return attribute `attr` as a number that the first input's element type can represent, exactly if
-    integer.
-    """
-    value = call[attr] if isinstance(call[attr], int) else expect_float(call, attr)
+def expect_value(call: Call) -> float:
+    """Return attribute `value` as a number of the first input's dtype, which must hold an integer exactly."""
+    value = call["value"] if isinstance(call["value"], int) else expect_float(call, "value")
     dtype = call.x.dtype
     if dtype not in (*FLOATS, DType.COMPLEX64):
         low, high = (0, 1) if dtype is DType.BOOL else (np.iinfo(dtype.numpy).min, np.iinfo(dtype.numpy).max)
         if not (low <= value <= high and value == int(value)):
-            call.fail(f"{attr} must be a number of {dtype.value}, got {value}")
+            call.fail(f"value must be a number of {dtype.value}, got {value}")
     return value
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Lifetime, Operand, Operation
+from gpunn.graph.writers import Writers, writers_of
 from gpunn.ops.contraction.batch_matmul import batch_matmul
 from gpunn.ops.movement.basic import reshape, transpose
 from gpunn.passes.combine import reshapes
+from gpunn.passes.forms import readers_of
 from gpunn.passes.prune import prune_unread
 from gpunn.passes.rewrite import keeps_scale
 from gpunn.types import Shape
@@ -23,7 +24,7 @@ def fold_adjoints(model: Graph) -> Graph:
     Keys of attention often are. A transposition that moves other axes, too, still does, but rows stay rows,
     which takes less time.
     """
-    moves = _Moves.of(model)
+    moves = _Moves(writers_of(model), readers_of(model))
     made: list[Operation] = []
     for operation in model.operations:
         if operation.definition is batch_matmul:
@@ -36,15 +37,8 @@ def fold_adjoints(model: Graph) -> Graph:
 class _Moves(NamedTuple):
     """The operations of a model by their results, and how often each operand is read, or a result of it."""
 
-    producers: Mapping[Operand, Operation]
+    writers: Writers
     readers: Mapping[Operand | None, int]
-
-    @classmethod
-    def of(cls, model: Graph) -> _Moves:
-        """Look through the operations of a model."""
-        readers = Counter(operand for operation in model.operations for operand in operation.inputs)
-        readers.update(model.results)
-        return cls({result: o for o in model.operations for result in o.outputs}, readers)
 
     def transposition(self, operand: Operand) -> Operation | None:
         """Return what makes columns of the rows of matrices; the stack of them may be reshaped behind it.
@@ -52,7 +46,7 @@ class _Moves(NamedTuple):
         None if it would have to be done twice, for others.
         """
         between = [operand]
-        while (move := self.producers.get(between[-1])) is not None and reshapes(move):
+        while (move := self.writers.get(between[-1])) is not None and reshapes(move):
             (source,) = move.inputs[:1]
             assert source is not None
             between.append(source)

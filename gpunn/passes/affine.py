@@ -13,12 +13,13 @@ from typing import NamedTuple
 import numpy as np
 
 from gpunn.graph.operation import Operand, Operation
+from gpunn.graph.writers import Writers, before_reshapes
 from gpunn.ops import OPS
 from gpunn.ops.contraction.matmul import fully_connected
 from gpunn.ops.movement.basic import concat
 from gpunn.ops.movement.split import split
 from gpunn.ops.movement.strided_slice import selection, strided_slice
-from gpunn.passes.forms import ADD, Writers, before_reshapes, number, written_by
+from gpunn.passes.forms import ADD, number, written_by
 from gpunn.types import Array, DType
 
 ADD_N = OPS["add_n"]

@@ -13,11 +13,12 @@ import numpy as np
 
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operation
+from gpunn.graph.writers import writers_of
 from gpunn.ops import OPS
 from gpunn.ops.kernels.window import Pair, along
 from gpunn.ops.movement.basic import pad
 from gpunn.passes.expand import GraphExpansion
-from gpunn.passes.forms import MUL, readers_of, writers_of, written_by
+from gpunn.passes.forms import MUL, readers_of, written_by
 from gpunn.passes.fuse import explicit_padding
 from gpunn.passes.rewrite import allowed, with_others
 from gpunn.types import Array, DType

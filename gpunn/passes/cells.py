@@ -11,10 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpunn.graph.operation import Operand, Operation
+from gpunn.graph.writers import Writers, before_reshapes
 from gpunn.ops import OPS
+from gpunn.ops.op import Op
 from gpunn.passes.affine import ADD_N, SUMS, Affine, Affines, Weights, stacked
 from gpunn.passes.expand import GraphExpansion
-from gpunn.passes.forms import LOGISTIC, MUL, SUB, TANH, Writers, before_reshapes, negated, number, pairs
+from gpunn.passes.forms import LOGISTIC, MUL, SUB, TANH, negated, number, pairs, written_behind_reshapes
 from gpunn.types import Array, DType
 
 _RELU, _MUL_N = (OPS[name] for name in ("relu", "mul_n"))
@@ -128,7 +130,7 @@ class Cells:
     def _lstm(self, last: Operation) -> Iterator[Cell]:
         """Yield h = o tanh(c) with c = f c + i tanh(g), where i, f and o are logistic functions."""
         for opened, turned in self._factors(last):
-            tangent = self._written(turned, TANH)
+            tangent = written_behind_reshapes(self.writers, turned, TANH)
             output = None if tangent is None else self._gate(opened, LOGISTIC)
             behind = None if tangent is None else before_reshapes(self.writers, tangent.inputs[0])
             if output is None or behind is None:
@@ -144,7 +146,7 @@ class Cells:
         """Yield i, f and g of c = f c + i g, and the c before; without both in a step on zeros."""
         for entering, new in self._factors(self.writers.get(c)):
             yield (entering, None, new), ()
-        total = self._written(c, *SUMS)
+        total = written_behind_reshapes(self.writers, c, *SUMS)
         for kept, entry in () if total is None else _both(total):
             for (forgetting, before), (entering, new) in self._products(kept, entry):
                 yield (entering, forgetting, new), self._unless_zero(before)
@@ -152,7 +154,7 @@ class Cells:
     def _gru(self, last: Operation) -> Iterator[Cell]:
         """Yield h = (1 - z) n + z h, also as (h - n) z + n, with the reset before its product or behind."""
         for state, n, gate in self._mixtures(last):
-            update, candidate = self._gate(gate, LOGISTIC), self._written(n, TANH)
+            update, candidate = self._gate(gate, LOGISTIC), written_behind_reshapes(self.writers, n, TANH)
             if update is None or candidate is None:
                 continue
             for x, h in _ends(update):
@@ -176,7 +178,7 @@ class Cells:
                 if gate.only(x, *before) and whole.only(x, gated):
                     new = {x: whole.products[x], **dict.fromkeys(before, whole.products[gated])}
                     yield "gru_recurrence", (update, gate, Affine(new, whole.bias)), None
-        total = self._written(sums, *SUMS)
+        total = written_behind_reshapes(self.writers, sums, *SUMS)
         for outside, product in () if total is None else _both(total):
             of_x = self.affines.of(outside)
             for reset, inner in self._factors(self.writers.get(product)):
@@ -193,7 +195,7 @@ class Cells:
             yield from ((None, n, gate) for gate in self._rest_of(rest))
         for first, second in _both(last) if last.definition in SUMS else ():
             for difference, gate in self._factors(self.writers.get(first)):
-                away = self._written(difference, SUB)
+                away = written_behind_reshapes(self.writers, difference, SUB)
                 if away is not None and away.inputs[0] is not None and away.inputs[1] is second:
                     yield away.inputs[0], second, gate
             for (rest, n), (gate, h) in self._products(first, second):
@@ -202,7 +204,8 @@ class Cells:
 
     def _rest_of(self, rest: Operand) -> Iterator[Operand]:
         """Yield the gates of which an operand is 1 - gate."""
-        difference, total = self._written(rest, SUB), self._written(rest, *SUMS)
+        difference = written_behind_reshapes(self.writers, rest, SUB)
+        total = written_behind_reshapes(self.writers, rest, *SUMS)
         if difference is not None and number(difference.inputs[0]) == 1 and difference.inputs[1] is not None:
             yield difference.inputs[1]
         for less, one in () if total is None else _both(total):
@@ -215,11 +218,6 @@ class Cells:
         zero = source is None or (source.value is not None and not source.value.any())
         return () if source is None or zero else (source,)
 
-    def _written(self, operand: Operand | None, *ops: object) -> Operation | None:
-        """Return the operation of one of these ops that computes an operand, or what that is a reshape of."""
-        found = self.writers.get(before_reshapes(self.writers, operand))
-        return found if found is not None and found.definition in ops and found.activation is None else None
-
     def _factors(self, product: Operation | None) -> Iterator[tuple[Operand, Operand]]:
         """Yield both factors of a product, in each order."""
         if product is not None and product.definition in _PRODUCTS and product.activation is None:
@@ -229,12 +227,12 @@ class Cells:
         self, first: Operand, second: Operand
     ) -> Iterator[tuple[tuple[Operand, Operand], tuple[Operand, Operand]]]:
         """Yield the factors of two products, in each order."""
-        products = [self._written(o, *_PRODUCTS) for o in (first, second)]
+        products = [written_behind_reshapes(self.writers, o, *_PRODUCTS) for o in (first, second)]
         yield from ((a, b) for a in self._factors(products[0]) for b in self._factors(products[1]))
 
-    def _gate(self, operand: Operand | None, op: object) -> Affine | None:
+    def _gate(self, operand: Operand | None, op: Op) -> Affine | None:
         """Return what an operand is the activation of."""
-        function = self._written(operand, op)
+        function = written_behind_reshapes(self.writers, operand, op)
         return None if function is None else self.affines.of(function.inputs[0])
 
 

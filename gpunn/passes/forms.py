@@ -7,18 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
+from gpunn.graph.writers import Writers, before_reshapes
 from gpunn.ops import OPS
 from gpunn.ops.op import Op
 
 ADD, SUB, MUL, NEG = (OPS[name] for name in ("add", "sub", "mul", "neg"))
 LOGISTIC, TANH = (OPS[name] for name in ("logistic", "tanh"))
-
-Writers = Mapping[Operand | None, Operation]
-
-
-def writers_of(model: Graph) -> Writers:
-    """Return for each operand the operation that computes it."""
-    return {result: operation for operation in model.operations for result in operation.outputs}
 
 
 def readers_of(model: Graph) -> Mapping[Operand | None, int]:
@@ -42,16 +36,6 @@ def written_by(writers: Writers, operand: Operand | None, *ops: Op) -> Operation
     writer = writers.get(operand)
     plain = writer is not None and writer.definition in ops and writer.attrs.get("activation") is None
     return writer if plain else None
-
-
-def before_reshapes(writers: Writers, operand: Operand | None) -> Operand | None:
-    """Return what an operand was before it, or what it is, got another shape."""
-    while (writer := writers.get(operand)) is not None and writer.definition.alias:
-        first = writer.inputs[0]
-        if first is None or first.type.dtype is not writer.outputs[0].type.dtype:
-            break
-        operand = first
-    return operand
 
 
 def number(operand: Operand | None) -> float | None:
@@ -84,10 +68,11 @@ def alone(
     return all(readers[o] == reads[o] for operation in between for o in operation.outputs)
 
 
-def of_rows(writers: Writers, operand: Operand | None, *ops: Op) -> Operation | None:
-    """Return the operation that computes one number for each row, if it is of one of these ops.
+def written_behind_reshapes(writers: Writers, operand: Operand | None, *ops: Op) -> Operation | None:
+    """Return the operation of one of these ops that computes an operand, or what that is a reshape of.
 
-    Reshapes in between leave these numbers in order; PyTorch's reductions do not keep the dimension.
+    Reshapes leave elements in order, and converters write them in many places: PyTorch's reductions do not
+    keep the dimension, so one follows that adds it again.
     """
     return written_by(writers, before_reshapes(writers, operand), *ops)
 

@@ -8,12 +8,12 @@ written last, under its own origin.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 
 from gpunn.graph.consumers import consumers
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
+from gpunn.graph.writers import Writers, writers_of
 from gpunn.ops.algebra import Border
 from gpunn.ops.elementwise.unary import ACTIVATIONS
 from gpunn.ops.fixed_point.affine import CLAMPS, LIMITS, clamp_bounds
@@ -28,8 +28,7 @@ def fuse_pad(model: Graph) -> Graph:
     A convolution pads with the value for 0, a max pool with a value that no element is below. Average and L2
     pools stay as they are: they count the cells of earlier padding (average_pad.py).
     """
-    writers = {result: operation for operation in model.operations for result in operation.outputs}
-    readers, results = consumers(model), model.results
+    writers, readers, results = writers_of(model), consumers(model), model.results
     merged: dict[Operation, Operation] = {}
     gone: set[Operation] = set()
     for pad in reversed(model.operations):
@@ -53,9 +52,7 @@ def fuse_activation(model: Graph) -> Graph:
     return absorb_pairs(model, _merge_activation)
 
 
-def _merge_pad(
-    pad: Operation, layer: Operation, between: Operand, writers: Mapping[Operand, Operation]
-) -> Operation | None:
+def _merge_pad(pad: Operation, layer: Operation, between: Operand, writers: Writers) -> Operation | None:
     x = pad.inputs[0]
     if pad.definition is not basic.pad or x is None or not keeps_scale(pad):
         return None

@@ -14,13 +14,14 @@ from typing import NamedTuple
 
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
+from gpunn.graph.writers import Writers, writers_of
 from gpunn.ops.contraction.batch_matmul import batch_matmul
 from gpunn.ops.movement.basic import reshape, transpose
 from gpunn.ops.movement.repeat import broadcast_to
 from gpunn.ops.normalization.normalize import softmax
 from gpunn.passes.combine import reshapes
 from gpunn.passes.expand import GraphExpansion
-from gpunn.passes.forms import ADD, MUL, Writers, number, pairs, readers_of, writers_of
+from gpunn.passes.forms import ADD, MUL, number, pairs, readers_of
 from gpunn.passes.prune import prune_unread
 from gpunn.passes.rewrite import with_others
 from gpunn.types import Shape

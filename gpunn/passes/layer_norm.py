@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
+from gpunn.graph.writers import Writers, before_reshapes, writers_of
 from gpunn.ops import OPS
 from gpunn.ops.kernels.strides import broadcast_strides, broadcasts, merge
 from gpunn.ops.movement.repeat import broadcast_to
@@ -25,16 +26,13 @@ from gpunn.passes.forms import (
     ADD,
     MUL,
     SUB,
-    Writers,
     alone,
-    before_reshapes,
     beside_rows,
     negated,
     number,
-    of_rows,
     pairs,
     readers_of,
-    writers_of,
+    written_behind_reshapes,
     written_by,
 )
 from gpunn.passes.rewrite import with_others
@@ -105,7 +103,7 @@ def _same(writers: Writers, a: Operand | None, b: Operand | None) -> bool:
 
 def _mean(writers: Writers, operand: Operand | None) -> tuple[Operand, tuple[int, ...]] | None:
     """Return of what an operand is the mean, or a reshape of it, and along which axes."""
-    found = of_rows(writers, operand, _MEAN) or _sum_of_shares(writers, operand)
+    found = written_behind_reshapes(writers, operand, _MEAN) or _sum_of_shares(writers, operand)
     x = None if found is None else found.inputs[0]
     if found is None or x is None:
         return None
@@ -121,9 +119,9 @@ def _is_mean(writers: Writers, operand: Operand | None, x: Operand | None, axes:
 
 def _sum_of_shares(writers: Writers, operand: Operand | None) -> Operation | None:
     """Return a sum that is multiplied with 1 / the number of its terms, or divided by that."""
-    scaled = of_rows(writers, operand, MUL, _DIV)
+    scaled = written_behind_reshapes(writers, operand, MUL, _DIV)
     for total, constant in () if scaled is None else pairs(scaled):
-        found, share = of_rows(writers, total, _SUM), number(constant)
+        found, share = written_behind_reshapes(writers, total, _SUM), number(constant)
         if found is not None and share and scaled is not None:
             terms = found.call().x.size / max(found.outputs[0].type.size, 1)
             off = share * terms - 1 if scaled.definition is MUL else share / max(terms, 1) - 1
@@ -133,7 +131,7 @@ def _sum_of_shares(writers: Writers, operand: Operand | None) -> Operation | Non
 
 def _spread(writers: Writers, operand: Operand | None) -> _Spread | None:
     """Return what an operand is the spread of."""
-    total = of_rows(writers, operand, ADD)
+    total = written_behind_reshapes(writers, operand, ADD)
     for variance, constant in () if total is None else pairs(total):
         epsilon, found = number(constant), _mean(writers, variance)
         if epsilon is None or not 0 < epsilon < math.inf or found is None:
@@ -150,7 +148,7 @@ def _spread(writers: Writers, operand: Operand | None) -> _Spread | None:
 
 def _quotient(writers: Writers, last: Operation, away: Operand, factor: Operand) -> _Norm | None:
     """Return the normalisation that is away times a factor, or divided by it."""
-    root = of_rows(writers, factor, _RSQRT if last.definition is MUL else _SQRT)
+    root = written_behind_reshapes(writers, factor, _RSQRT if last.definition is MUL else _SQRT)
     spread = None if root is None else _spread(writers, root.inputs[0])
     if spread is None or not beside_rows(away, spread.axes, factor):
         return None
@@ -165,14 +163,14 @@ def _quotient(writers: Writers, last: Operation, away: Operand, factor: Operand)
 
 def _keras(writers: Writers, product: Operand, rest: Operand) -> _Norm | None:
     """Return the normalisation that is x f + (bias - mean f)."""
-    scaled, difference = written_by(writers, product, MUL), of_rows(writers, rest, SUB)
-    shifted = None if difference is None else of_rows(writers, difference.inputs[1], MUL)
+    scaled, difference = written_by(writers, product, MUL), written_behind_reshapes(writers, rest, SUB)
+    shifted = None if difference is None else written_behind_reshapes(writers, difference.inputs[1], MUL)
     if scaled is None or difference is None or shifted is None:
         return None
     bias = difference.inputs[0]
     for (x, factor), (centre, again) in itertools.product(pairs(scaled), pairs(shifted)):
         for root, scale in _factors(writers, factor) if _same(writers, again, factor) else ():
-            inverse = of_rows(writers, root, _RSQRT)
+            inverse = written_behind_reshapes(writers, root, _RSQRT)
             spread = None if inverse is None else _spread(writers, inverse.inputs[0])
             if spread is None or spread.x is not x or not _same(writers, spread.centre, centre):
                 continue
@@ -199,7 +197,7 @@ def _of_groups(writers: Writers, product: Operand, rest: Operand) -> _Norm | Non
     for x, use in () if scaled is None else pairs(scaled):
         factor, shift = _before_repeats(writers, use), _before_repeats(writers, rest)
         for root, scale in _factors(writers, factor):
-            inverse = of_rows(writers, root, _RSQRT)
+            inverse = written_behind_reshapes(writers, root, _RSQRT)
             spread = None if inverse is None else _spread(writers, inverse.inputs[0])
             groups = None if spread is None else spread.x
             if spread is None or groups is None or not _same(writers, groups, x):

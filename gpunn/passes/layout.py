@@ -231,23 +231,21 @@ class _Layout:
             return NOTHING
         before, after = member.form(member.order), member.form(order)
         member.order = order
-        bytes, count = 0, 0
+        changes: list[Cost] = []
         for view, old, new in zip(member.inputs, before[0], after[0], strict=True):
             if view is not None and view.source.value is None and old != new:
                 tensor = self.tensors[view.source]
-                less, fewer = tensor.cost()
+                cost = tensor.cost()
                 tensor.want(old, -1)
                 tensor.want(new, 1)
-                more, others = tensor.cost()
-                bytes, count = bytes + more - less, count + others - fewer
+                changes.append(_rise(cost, tensor.cost()))
         for operand, new in zip(member.operation.outputs, after[1], strict=True):
             if operand in self.tensors:
                 tensor = self.tensors[operand]
-                less, fewer = tensor.cost()
+                cost = tensor.cost()
                 tensor.stored = new
-                more, others = tensor.cost()
-                bytes, count = bytes + more - less, count + others - fewer
-        return bytes, count
+                changes.append(_rise(cost, tensor.cost()))
+        return _sum(changes)
 
     def _beside(self, member: Ordered) -> Iterator[Ordered]:
         """Yield the operations that write what an operation reads, or read what it writes."""
@@ -256,6 +254,10 @@ class _Layout:
                 yield self.writers[view.source][0]
         for operand in member.operation.outputs:
             yield from (reader for reader, _ in self.readers.get(operand, ()))
+
+
+def _rise(before: Cost, after: Cost) -> Cost:
+    return after[0] - before[0], after[1] - before[1]
 
 
 def _sum(costs: Iterable[Cost]) -> Cost:

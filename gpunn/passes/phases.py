@@ -13,10 +13,11 @@ from typing import NamedTuple
 
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
+from gpunn.graph.writers import Writers, writers_of
 from gpunn.ops.movement.basic import concat, reshape, transpose
 from gpunn.ops.movement.strided_slice import selection, strided_slice
 from gpunn.passes.expand import GraphExpansion
-from gpunn.passes.forms import Writers, alone, readers_of, writers_of, written_by
+from gpunn.passes.forms import alone, readers_of, written_by
 from gpunn.passes.rewrite import with_others
 from gpunn.types import Shape
 

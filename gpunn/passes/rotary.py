@@ -10,27 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import product
 from typing import NamedTuple
 
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
+from gpunn.graph.writers import Writers, before_reshapes, writers_of
 from gpunn.ops.check import FLOATS
 from gpunn.ops.elementwise.rotary import rotary_embedding
 from gpunn.ops.movement.basic import concat, reshape
 from gpunn.passes.expand import GraphExpansion
-from gpunn.passes.forms import (
-    ADD,
-    MUL,
-    SUB,
-    Writers,
-    alone,
-    before_reshapes,
-    negated,
-    pairs,
-    readers_of,
-    writers_of,
-    written_by,
-)
+from gpunn.passes.forms import ADD, MUL, SUB, alone, negated, pairs, readers_of, written_by
 from gpunn.passes.phases import Phase, phase_of
 from gpunn.passes.rejoin import Pieces, count_pieces, pieces_of
 from gpunn.passes.rewrite import with_others
@@ -95,19 +85,30 @@ def _of_a_sum(writers: Writers, last: Operation, pieces: GetPieces) -> Iterator[
     """Yield x cos + concat(-b, a) sin."""
     for near, far in pairs(last):
         first, second = written_by(writers, near, MUL), written_by(writers, far, MUL)
-        for turned, sin in () if first is None or second is None else pairs(second):
-            joined = written_by(writers, before_reshapes(writers, turned), concat)
-            if joined is None or len(joined.inputs) != 2 or first is None:
-                continue
-            axis = joined.call().axis(joined.attrs["axis"], joined.outputs[0].type.rank)
-            for x, cos in pairs(first):
-                negative, a = joined.inputs
-                assert negative is not None and a is not None
-                if joined.outputs[0] is not turned:
-                    if _are_neighbours(writers, joined, axis, x) and _have_pairs(x, cos, sin):
-                        yield _Turn(x, cos, sin, None)
-                elif any(_are_halves((a, b), x, axis, pieces) for b in negated(writers, negative)):
-                    yield _Turn(x, cos, sin, axis)
+        if first is None or second is None:
+            continue
+        for (turned, sin), (x, cos) in product(pairs(second), pairs(first)):
+            turn = _with_turned(writers, (x, cos), (turned, sin), pieces)
+            if turn is not None:
+                yield turn
+
+
+def _with_turned(
+    writers: Writers, first: tuple[Operand, Operand], second: tuple[Operand, Operand], pieces: GetPieces
+) -> _Turn | None:
+    """Return x cos + y sin as a turn, by the factors of both products; None unless y is concat(-b, a)."""
+    (x, cos), (y, sin) = first, second
+    joined = written_by(writers, before_reshapes(writers, y), concat)
+    if joined is None or len(joined.inputs) != 2:
+        return None
+    axis = joined.call().axis(joined.attrs["axis"], joined.outputs[0].type.rank)
+    if joined.outputs[0] is not y:
+        found = _are_neighbours(writers, joined, axis, x) and _have_pairs(x, cos, sin)
+        return _Turn(x, cos, sin, None) if found else None
+    negative, a = joined.inputs
+    assert negative is not None and a is not None
+    found = any(_are_halves((a, b), x, axis, pieces) for b in negated(writers, negative))
+    return _Turn(x, cos, sin, axis) if found else None
 
 
 def _of_halves(writers: Writers, last: Operation, pieces: GetPieces) -> Iterator[_Turn]:

@@ -11,16 +11,15 @@ import numpy as np
 
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
+from gpunn.graph.writers import Writers, writers_of
 from gpunn.ops import OPS
 from gpunn.passes.forms import (
     SUB,
-    Writers,
     alone,
     beside_rows,
     number,
-    of_rows,
     readers_of,
-    writers_of,
+    written_behind_reshapes,
     written_by,
 )
 from gpunn.types import DType
@@ -63,10 +62,10 @@ def _quotient(writers: Writers, last: Operation) -> _Differences | None:
 def _logarithm(writers: Writers, last: Operation) -> _Differences | None:
     """Return d if an operation is d - log(sum(exp(d)))."""
     d, other = last.inputs
-    logarithm, found = of_rows(writers, other, _LOG), _differences(writers, d)
+    logarithm, found = written_behind_reshapes(writers, other, _LOG), _differences(writers, d)
     if logarithm is None or found is None or not beside_rows(d, (found.axis,), other):
         return None
-    total = of_rows(writers, logarithm.inputs[0], _REDUCE_SUM)
+    total = written_behind_reshapes(writers, logarithm.inputs[0], _REDUCE_SUM)
     powers = None if total is None else written_by(writers, total.inputs[0], _EXP)
     summed = total is not None and _along(total) == found.axis
     return found if summed and powers is not None and powers.inputs[0] is d else None
@@ -74,7 +73,7 @@ def _logarithm(writers: Writers, last: Operation) -> _Differences | None:
 
 def _is_sum(writers: Writers, operand: Operand | None, terms: Operation | None, axis: int) -> bool:
     """Tell whether an operand is the sum of an operation's results along an axis, beside these."""
-    total = of_rows(writers, operand, _REDUCE_SUM)
+    total = written_behind_reshapes(writers, operand, _REDUCE_SUM)
     if total is None or terms is None or total.inputs[0] is not terms.outputs[0]:
         return False
     return _along(total) == axis and beside_rows(terms.outputs[0], (axis,), operand)
@@ -86,9 +85,9 @@ def _differences(writers: Writers, operand: Operand | None) -> _Differences | No
     x, most = (None, None) if difference is None else difference.inputs
     if x is None or operand is None or x.type != operand.type or x.type.dtype is not DType.FLOAT32:
         return None
-    joined = of_rows(writers, most, _MAXIMUM)
+    joined = written_behind_reshapes(writers, most, _MAXIMUM)
     tops = [most] if joined is None else [o for o in joined.inputs if not _is_lowest(o)]
-    largest = of_rows(writers, tops[0], _REDUCE_MAX) if len(tops) == 1 else None
+    largest = written_behind_reshapes(writers, tops[0], _REDUCE_MAX) if len(tops) == 1 else None
     axis = None if largest is None or largest.inputs[0] is not x else _along(largest)
     return _Differences(x, axis) if axis is not None and beside_rows(x, (axis,), most) else None
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
+from gpunn.graph.writers import Writers, before_reshapes, writers_of
 from gpunn.ops import OPS
 from gpunn.ops.control import while_loop
 from gpunn.ops.movement.basic import concat
@@ -21,7 +22,7 @@ from gpunn.passes.affine import Affines
 from gpunn.passes.cells import Cell, Cells, recurrence
 from gpunn.passes.expand import GraphExpansion
 from gpunn.passes.fold import fold_constants
-from gpunn.passes.forms import Writers, before_reshapes, readers_of, writers_of, written_by
+from gpunn.passes.forms import readers_of, written_by
 from gpunn.passes.loops import counted, is_plain, values_in_rounds
 from gpunn.passes.prune import bypass_identities, prune_unread
 from gpunn.passes.rewrite import with_others

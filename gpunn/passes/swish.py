@@ -11,20 +11,10 @@ from dataclasses import replace
 
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
+from gpunn.graph.writers import Writers, writers_of
 from gpunn.ops import OPS
 from gpunn.ops.check import FLOATS
-from gpunn.passes.forms import (
-    ADD,
-    LOGISTIC,
-    MUL,
-    Writers,
-    alone,
-    number,
-    pairs,
-    readers_of,
-    writers_of,
-    written_by,
-)
+from gpunn.passes.forms import ADD, LOGISTIC, MUL, alone, number, pairs, readers_of, written_by
 from gpunn.passes.prune import prune_unread
 from gpunn.passes.rewrite import with_others
 

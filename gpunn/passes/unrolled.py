@@ -13,13 +13,14 @@ import numpy as np
 
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
+from gpunn.graph.writers import Writers, writers_of
 from gpunn.ops.contraction.matmul import fully_connected
 from gpunn.ops.kernels.strides import dense, rows_walked
 from gpunn.ops.movement.strided_slice import selection, strided_slice
 from gpunn.passes.affine import Affines
 from gpunn.passes.cells import Cell, Cells, recurrence
 from gpunn.passes.expand import GraphExpansion
-from gpunn.passes.forms import Writers, readers_of, writers_of, written_by
+from gpunn.passes.forms import readers_of, written_by
 from gpunn.passes.prune import prune_unread
 from gpunn.passes.rejoin import Pieces, pieces_of
 from gpunn.passes.rewrite import with_others

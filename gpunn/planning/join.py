@@ -18,7 +18,7 @@ def join(
 ) -> tuple[tuple[Placement, ...], dict[Operand, Place]]:
     """Let operations of a device write into the result of the operation that would only copy theirs.
 
-    software: whether the CPU does the device's work; then transpositions stay (docs/tuning.md).
+    software: whether the CPU does the device's work; then transpositions stay (docs/kernels.md).
     Returns the placements with their new kernels, and the places of operands that have no bytes of their own
     any more. docs/architecture.md has the conditions.
     """

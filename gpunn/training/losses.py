@@ -13,6 +13,7 @@ import numpy as np
 from gpunn.errors import ModelError
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
+from gpunn.graph.writers import writers_of
 
 _ORIGIN = "loss"
 
@@ -57,20 +58,20 @@ def _entropy(graph: Graph, logarithm: Operand, target: Operand, axis: int) -> Op
 
 def _logarithm(graph: Graph, probabilities: Operand) -> Operand:
     """Return the logarithm of probabilities, by log_softmax if that is possible."""
-    makers = {o: operation for operation in graph.operations for o in operation.outputs}
+    writers = writers_of(graph)
     moves: list[Operation] = []
-    maker = makers.get(probabilities)
-    while maker is not None and maker.definition.algebra.permutes:
-        moves.append(maker)
-        source = maker.inputs[0]
-        maker = None if source is None else makers.get(source)
-    if maker is None or maker.op != "softmax" or maker.integer or maker.inputs[0] is None:
+    writer = writers.get(probabilities)
+    while writer is not None and writer.definition.algebra.permutes:
+        moves.append(writer)
+        source = writer.inputs[0]
+        writer = None if source is None else writers.get(source)
+    if writer is None or writer.op != "softmax" or writer.integer or writer.inputs[0] is None:
         return _add(graph, "log", probabilities)
-    logits, beta = maker.inputs[0], float(maker.attrs["beta"])
+    logits, beta = writer.inputs[0], float(writer.attrs["beta"])
     if beta != 1:
         factor = graph.constant("softmax's beta", np.array(beta, logits.type.dtype.numpy))
         logits = _add(graph, "mul", logits, factor)
-    found = _add(graph, "log_softmax", logits, axis=maker.attrs["axis"])
+    found = _add(graph, "log_softmax", logits, axis=writer.attrs["axis"])
     for move in reversed(moves):
         found = _add(graph, move.op, found, **move.attrs)
     return found

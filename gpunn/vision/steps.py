@@ -14,6 +14,7 @@ from gpunn.graph.complete import like, repeat, same_input
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
 from gpunn.graph.pixels import Numbers, tuple_of
+from gpunn.graph.writers import before_reshapes, writers_of
 from gpunn.model import Model
 from gpunn.ops.fixed_point.affine import LIMITS
 from gpunn.types import DType, TensorType
@@ -138,15 +139,9 @@ def _sums(made: Graph, scores: Operand, given: ScoreOutput) -> list[Operand]:
 
 def _is_distribution(model: Graph) -> bool:
     """Tell whether the scores of each photo come from a softmax, whose bytes only get other shapes."""
-    made_by = {result: operation for operation in model.operations for result in operation.outputs}
-    (operand,) = model.outputs
-    classes = operand.type.shape[-1]
-    while (operation := made_by.get(operand)) is not None:
-        before = operation.inputs[0]
-        if not operation.definition.alias or before is None or before.type.dtype is not operand.type.dtype:
-            break
-        operand = before
+    writers, (scores,) = writers_of(model), model.outputs
+    operation = writers.get(before_reshapes(writers, scores))
     if operation is None or not operation.definition.algebra.distribution:
         return False
-    shape, axis = operand.type.shape, operation.attrs["axis"]
-    return shape[axis] == classes and all(n == 1 for n in shape[axis % len(shape) + 1 :])
+    shape, axis = operation.outputs[0].type.shape, operation.attrs["axis"]
+    return shape[axis] == scores.type.shape[-1] and all(n == 1 for n in shape[axis % len(shape) + 1 :])

@@ -50,7 +50,7 @@ class Gain(NamedTuple):
 
 
 # On lavapipe 2 with Mesa 22.3, 2.4 with Mesa 25. Tiles of which half is not needed take about as long with
-# both (docs/tuning.md), and share a pipeline with other layers, which would take longer to compile than the
+# both (docs/kernels.md), and share a pipeline with other layers, which would take longer to compile than the
 # layer to compute. A little more: for rows behind the last. On SwiftShader 1 to 1.1, and 1.2 to 1.3 for
 # windows of several cells.
 OF_PRODUCTS, OF_WINDOWS = Gain(2.1, 1.1), Gain(2.1, 1.25)
@@ -74,7 +74,7 @@ def with_shared_rows(
     """
     rows, channels = math.prod(call.y.shape[:-1]) // max(matrices, 1), call.y.shape[-1]
     enough = depth <= _DEEPEST and rows >= (ROWS if matrices else _LEAST_ROWS)
-    first = enough and pays_off(rows, channels, call.device, matrices, gain)
+    first = enough and pays_off(rows, channels, call.device, gain, matrices)
     reason = f"{_tile(call.device).rows} rows that a subgroup shares"
     if first:
         yield Candidate(kernels(), reason, frozenset({SUBGROUPS}))
@@ -123,9 +123,7 @@ def _steps(depth: int) -> int:
     return ceil_div(depth, _DEPTH)
 
 
-def pays_off(
-    rows: int, channels: int, device: DeviceProperties, matrices: int = 0, gain: Gain = OF_PRODUCTS
-) -> bool:
+def pays_off(rows: int, channels: int, device: DeviceProperties, gain: Gain, matrices: int = 0) -> bool:
     """Tell whether products are quicker than in register tiles, which are smaller, or those of a stack than
     in single rows.
 

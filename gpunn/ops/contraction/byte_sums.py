@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpunn.kernel import ceil_div
-from gpunn.ops.compiled import IntegerLoops, Shared, integer_loops
+from gpunn.ops.compiled import IntegerLoops, OfBytes, Shared, integer_loops
 from gpunn.ops.compiled.channel_products import PIXELS
 from gpunn.ops.compiled.row_copies import TOGETHER
 from gpunn.ops.compiled.sharing import OF_COPIES, Ends, divided, rows_divided, threads
@@ -125,12 +125,10 @@ def dot_filter(filter: Array, terms: Terms, groups: int = 1) -> ByteFilter | Non
 
     None where no loops of bytes are in use, for other elements, and for weights of more than 8 bits.
     """
-    loops, results = integer_loops(), terms.results
-    if loops is None or results is None or not filter.size or not _fits(filter, terms, (1, 2)):
+    found = _ready(filter, terms, (1, 2))
+    if found is None:
         return None
-    of_bytes = loops.of_bytes
-    if of_bytes is None:
-        return None
+    loops, of_bytes, results = found
     low, high = int(filter.min()), int(filter.max())
     if high - low > HIGH - LOW:
         return None
@@ -148,12 +146,10 @@ def dot_filter(filter: Array, terms: Terms, groups: int = 1) -> ByteFilter | Non
 
 def channel_filter(filter: Array, window: Window, terms: Terms) -> ByteFilter | None:
     """Return a filter [KH, KW, C] of integers for channel_products(); None as of dot_filter()."""
-    loops, results = integer_loops(), terms.results
-    if loops is None or results is None or not filter.size or not _fits(filter, terms, (0, 1)):
+    found = _ready(filter, terms, (0, 1))
+    if found is None:
         return None
-    of_bytes = loops.of_bytes
-    if of_bytes is None:
-        return None
+    loops, of_bytes, results = found
     height, width, channels = filter.shape
     lanes, _ = of_bytes.sizes
     together = _together(window, channels, lanes)
@@ -173,6 +169,19 @@ def channel_filter(filter: Array, window: Window, terms: Terms) -> ByteFilter | 
         weights.shape[1],
         together,
     )
+
+
+def _ready(
+    filter: Array, terms: Terms, axes: tuple[int, ...]
+) -> tuple[IntegerLoops, OfBytes, Results] | None:
+    """Return the loops for sums of a filter along axes, those of bytes, and the results that they make.
+
+    None where no loops of bytes are in use, for other elements, and where sums do not fit.
+    """
+    loops, results = integer_loops(), terms.results
+    if loops is None or results is None or not filter.size or not _fits(filter, terms, axes):
+        return None
+    return None if loops.of_bytes is None else (loops, loops.of_bytes, results)
 
 
 def _fits(filter: Array, terms: Terms, axes: tuple[int, ...]) -> bool:

@@ -20,7 +20,7 @@ LONG = 2 * BUFFER  # elements that numpy works on at a time: they stay in the ca
 FEW_RESULTS = 1 << 13  # for which more than their rows counts: what is around each call of numpy's
 # Numbers in a row of a depthwise convolution. Of fewer there are more rows to begin; the sums and the filter
 # of more do not stay in the first cache, while numpy adds up the cells of a row of the window.
-ROW = 1344
+DEPTHWISE_ROW = 1344
 LEAST_ROW = 512  # of which no pixel is left over
 ROW_OF_COLUMNS = 1 << 13  # numbers in such a row of columns: numpy goes along all rows before the next cell
 
@@ -125,7 +125,7 @@ class ChannelSums:
 
 def _pixels_of_row(width: int, channels: int) -> int:
     """Return how many of some pixels side by side are a row: if possible so many that none is left."""
-    most = max(1, min(width, ROW // max(1, channels)))
+    most = max(1, min(width, DEPTHWISE_ROW // max(1, channels)))
     least = min(most, ceil_div(LEAST_ROW, max(1, channels)))
     even = (k for k in range(most, least - 1, -1) if width % k == 0)
     return next(even, ceil_div(width, max(1, ceil_div(width, most))))

@@ -38,7 +38,7 @@ from gpunn.ops.contraction.depthwise_loop import depthwise_pieces
 from gpunn.ops.contraction.filter_packing import STEP, channel_reads, group_reads
 from gpunn.ops.contraction.half_products import filter_errors
 from gpunn.ops.contraction.integer_product import MakeProduct, check_types, integer_product, quantized_product
-from gpunn.ops.contraction.prepared import bound, constants_only, matrix_of, prepared
+from gpunn.ops.contraction.prepared import bound, constants_only, integer_matrix, prepared
 from gpunn.ops.contraction.product_kernel import one_by_one, product_kernels
 from gpunn.ops.contraction.product_loop import product_pieces
 from gpunn.ops.contraction.product_rescaling import Rounding, eights
@@ -191,7 +191,7 @@ _ROUNDING = Rounding(_upwards)
 
 def _sums(call: Call, filter: Array, terms: Terms) -> Sums:
     """Return the sums of a filter for many runs of a call."""
-    return sums_of(_window(call), call.x.shape, filter, matrix_of(call, rows_of(filter)), terms)
+    return sums_of(_window(call), call.x.shape, filter, integer_matrix(call, rows_of(filter)), terms)
 
 
 def _bind_conv2d(call: Call, filter: Array, bias: Array | None = None) -> Callable[[Array], Array]:

@@ -36,7 +36,7 @@ from gpunn.ops.contraction.computed_filter import block_packed, packed_reads
 from gpunn.ops.contraction.half_products import dense_errors
 from gpunn.ops.contraction.integer_product import MakeProduct, check_types, integer_product, quantized_product
 from gpunn.ops.contraction.pieces import filter_matrix
-from gpunn.ops.contraction.prepared import clamp_ends, constants_only, finisher, matrix_of, prepared
+from gpunn.ops.contraction.prepared import clamp_ends, constants_only, finisher, integer_matrix, prepared
 from gpunn.ops.contraction.product_kernel import product_kernels
 from gpunn.ops.contraction.product_loop import bound_rows
 from gpunn.ops.contraction.product_rescaling import Rounding
@@ -166,7 +166,9 @@ def _integer(call: Call) -> MakeProduct:
     def sums(filter: Array, terms: Terms) -> Sums:
         dots = dot_filter(filter[:, None], terms)
         return (
-            PointSums.of(matrix_of(call, filter), terms) if dots is None else dots.of_pixels(filter.shape[1])
+            PointSums.of(integer_matrix(call, filter), terms)
+            if dots is None
+            else dots.of_pixels(filter.shape[1])
         )
 
     return integer_product(call, fully_connected.reference, 0, _ROUNDING, sums)

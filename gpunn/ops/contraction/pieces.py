@@ -37,7 +37,9 @@ from gpunn.types import Array, Shape
 
 MOST_WEIGHTS = 1 << 20  # of a filter for which another copy is worth its memory
 FEWEST_OF_PIECE = 96  # of such a product, of which several are worth what is around each call
-ROW = 1 << 13  # numbers, as many as numpy's buffers have: shorter rows would be copied there before a sum
+BIAS_ROW = (
+    1 << 13
+)  # numbers, as many as numpy's buffers have: shorter rows would be copied there before a sum
 
 Write = Callable[[Array, Array], None]  # computes from x, into some pixels [P, C] of the result
 _Made = TypeVar("_Made")
@@ -297,7 +299,7 @@ def remembered(make: Callable[[Array], _Made]) -> Callable[[Array], _Made]:
 def bias_adder(bias: Array, pixels: int) -> Callable[[Array], None]:
     """Return what adds a bias [C] to dense sums [pixels, C]."""
     channels = len(bias)
-    together = min(pixels, ceil_div(ROW, max(1, channels)))
+    together = min(pixels, ceil_div(BIAS_ROW, max(1, channels)))
     row = np.tile(bias, together)
     if together == pixels:
         whole = row.reshape(pixels, channels)

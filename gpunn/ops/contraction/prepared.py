@@ -14,7 +14,7 @@ from gpunn.ops.compiled import RealLoops, real_loops
 from gpunn.ops.compiled.capture import of_loops
 from gpunn.ops.compiled.sharing import rows_divided
 from gpunn.ops.contraction.blocks import Sums, Terms
-from gpunn.ops.contraction.pieces import MOST_WEIGHTS, ROW, Piece, Write, bias_adder
+from gpunn.ops.contraction.pieces import BIAS_ROW, Piece, Write, bias_adder, filter_matrix
 from gpunn.ops.elementwise.activation import activating
 from gpunn.ops.elementwise.gates import LOOPED
 from gpunn.ops.elementwise.unary import ACTIVATIONS
@@ -22,9 +22,6 @@ from gpunn.ops.fixed_point.affine import CLAMPS
 from gpunn.ops.memory import empty
 from gpunn.ops.op import Prepare
 from gpunn.types import Array, Shape
-
-FEW_PIXELS = 1024  # of results for which another copy of a filter is worth its memory
-SMALL_PRODUCT = 1 << 20  # multiplications; OpenBLAS computes those up to 100^3 without packing
 
 Made = TypeVar("Made")
 Sum = Callable[[Array, Terms], Sums]  # makes the sums of a filter
@@ -67,19 +64,10 @@ def kept(call: Call, make: Callable[[Array, Array | None], Made]) -> Callable[[A
     return made
 
 
-def matrix_of(call: Call, filter: Array) -> Array:
-    """Return a filter [O, K] as the matrix [K, O] that the pixels of a result are multiplied with.
-
-    A constant one becomes dense, of reals only for few pixels: BLAS reads it in less time. The bits are the
-    same: OpenBLAS has another order of summation for a dense matrix only in products up to SMALL_PRODUCT.
-    """
+def integer_matrix(call: Call, filter: Array) -> Array:
+    """Return the filter_matrix() of integers [O, K] for a result; for a single pixel as they lie."""
     pixels = math.prod(call.y.shape[:-1])
-    exact = call.x.quantization is not None
-    same = exact or (filter.dtype == np.float32 and pixels * filter.size > SMALL_PRODUCT)
-    small = (exact or pixels <= FEW_PIXELS) and filter.size <= MOST_WEIGHTS
-    if constants_only(call) and same and small and pixels > 1:
-        return np.ascontiguousarray(filter.T)
-    return filter.T
+    return filter_matrix(filter, constants_only(call) and pixels > 1, pixels)
 
 
 def prepared(bind: Callable[..., Callable[[Array], Array]]) -> Prepare:
@@ -158,7 +146,7 @@ def finisher(
     add = None if bias is None else bias_adder(bias, pixels)
     if activation is None:
         return add or (lambda part: None)
-    if bias is not None and activation == "relu" and pixels * channels <= ROW and dtype.kind == "f":
+    if bias is not None and activation == "relu" and pixels * channels <= BIAS_ROW and dtype.kind == "f":
         rows, zeros = np.tile(bias, (pixels, 1)), np.zeros((pixels, channels), dtype)
 
         def add_and_clamp(part: Array) -> None:

@@ -24,7 +24,7 @@ from gpunn.ops.kernels.window import Window, resolve
 from gpunn.ops.memory import aligned
 from gpunn.types import Array, Shape
 
-MOST_WEIGHTS = 1 << 22  # of a filter: the loop has another copy, in the order of its tiles
+MOST_PACKED = 1 << 22  # weights of a filter: the loop has another copy, in the order of its tiles
 MOST_READ_ANEW = 1 << 20  # weights, for pixels that see less of x than others
 A_MICROSECOND = 4e4  # products that the loop computes in one, or more
 MOST_PARTS = 1 << 6  # of pixels that see the same cells
@@ -152,4 +152,4 @@ def _suits(call: Call, loops: RealLoops, filter: Array) -> bool:
     """Tell whether there is a loop for a constant filter of reals; not for what is very large."""
     if loops.of_tiles is None or filter.dtype != np.float32 or not constants_only(call):
         return False
-    return fits_i32(call.x.size, call.y.size) and 0 < filter.size <= MOST_WEIGHTS
+    return fits_i32(call.x.size, call.y.size) and 0 < filter.size <= MOST_PACKED

@@ -103,7 +103,7 @@ def products(
 
     first = Candidate([*packs, product(call, rows, depth, channels, reads)], reason)
     if rows >= ROWS and SMALL_TILE in other_tiles(rows, channels, depth, call.device):
-        yield from in_other_tiles()  # more invocations, which wait less: see docs/tuning.md
+        yield from in_other_tiles()  # more invocations, which wait less: see docs/kernels.md
         yield first
         return
     yield first

@@ -25,7 +25,7 @@ import numpy as np
 from gpunn.kernel import ceil_div
 from gpunn.ops.contraction.blocks import Binding, Place, RowBlock, Terms, equal_parts, in_parts, row_blocks
 from gpunn.ops.contraction.patches import patches_of
-from gpunn.ops.contraction.pieces import MOST_WEIGHTS, Piece, most_rows, pieces_in, remembered
+from gpunn.ops.contraction.pieces import MOST_WEIGHTS, Margin, Piece, pieces_in, remembered
 from gpunn.ops.kernels.window import Window
 from gpunn.ops.memory import aligned, scratch
 from gpunn.types import Array, Shape
@@ -73,9 +73,8 @@ class _Parities(NamedTuple):
     @classmethod
     def of(cls, window: Window, shape: Shape, terms: Terms, blocks: Sequence[RowBlock]) -> _Parities:
         """Return the layout of blocks of x [N, H, W, C]."""
-        left, width = window.before[1], shape[2]
-        columns = left + width + window.after[1]
-        return cls((*most_rows(blocks), columns, shape[3]), slice(left, left + width), terms)
+        margin = Margin.of(window, shape, terms, blocks)
+        return cls(margin.shape, margin.columns, terms)
 
     def bind(self, memory: Array, block: RowBlock) -> tuple[list[Array], Callable[[Array], None]]:
         """Return the padding in the memory of a block, and what writes the terms of dense x [N, H, W, C]."""

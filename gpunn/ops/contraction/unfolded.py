@@ -47,7 +47,7 @@ def with_unfolded(
     # A network of float16 tensors wants little memory, and these rows would be its largest tensor.
     small = call.x.dtype is DType.FLOAT16 or call.y.dtype is DType.FLOAT16
     whole = not small and rows >= ROWS
-    if several and whole and pays_off(rows, channels, call.device, gain=gain):
+    if several and whole and pays_off(rows, channels, call.device, gain):
         sums = product(row_sums(call, rows, depth, channels, None), depth)
         kernels = _unfolded(call, window, sums, depth, absent)
         yield Candidate(kernels, "rows of what windows see", frozenset({SUBGROUPS}))

@@ -103,7 +103,7 @@ def ways_of_words(call: Call, form: Form, how: Rescaling) -> Iterator[Candidate]
         yield first
         return
     small = Candidate([_in_tiles(call, form, how, SMALL_TILE)], f"{_REASON}, {SMALL_TILE.reason}")
-    # More invocations wait less: see docs/tuning.md.
+    # More invocations wait less: see docs/kernels.md.
     idle = rows >= ROWS if form.window.pointwise else leaves_idle(first.kernels[-1], call.device)
     yield from (small, first) if idle else (first, small)
 

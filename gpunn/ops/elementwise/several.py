@@ -27,7 +27,7 @@ from gpunn.ops.elementwise import binary
 from gpunn.ops.elementwise.binary_declaration import Binary
 from gpunn.ops.expansion import Expansion, Tensor
 from gpunn.ops.fixed_point.affine import scale_of, through_reals
-from gpunn.ops.fixed_point.steps import computed
+from gpunn.ops.fixed_point.single_ops import compute_op
 from gpunn.ops.op import Op, Quantized, op
 from gpunn.types import Array, Quantization, TensorType
 
@@ -73,7 +73,7 @@ def _stored(names: Iterable[str], call: Call, *xs: Array) -> Array:
     for number, (name, other) in enumerate(zip(names, xs[1:], strict=False), start=1):
         to = type.with_shape(np.broadcast_shapes(type.shape, call.input(number).shape))
         to = replace(to, quantization=_between(call, number))
-        found, type = computed(_PAIRS[name], [(found, type), (other, call.input(number))], to)
+        found, type = compute_op(_PAIRS[name], [(found, type), (other, call.input(number))], to)
     return found
 
 

@@ -86,53 +86,83 @@ def by_pairs(
 
     def prepare(call: Call) -> Pairwise:
         exact = make(call)
-        if call.x.dtype not in EIGHT_BITS:
-            return exact
-        table: Array | None = None
-        sums: PairSums | None = None
-        for_channels: ChannelLines | None = None
-        of_rows: RowTables | None = None
-        shapes = call.x.shape, call.input(1).shape
-        turned = of_channels(*shapes[::-1])
-        by_channel = turned or of_channels(*shapes)
-        left, count, shape = 2**16, call.y.size, call.y.shape
-
-        def compute(a: Array, b: Array) -> Array:
-            nonlocal table, sums, for_channels, of_rows, left
-            if table is None:
-                left -= A_CALL + count
-                if left > 0:
-                    return exact(a, b)
-            loops = integer_loops()
-            if table is None:
-                table, factors = pair_table(call, exact), weights(call)
-                sums = None if factors is None else PairSums.of(call, factors, table)
-                if loops is not None and by_channel:
-                    for_channels = ChannelLines.of(call, lines, table, turned)
-                if loops is not None and a.shape != b.shape:
-                    of_rows = RowTables.of(call, table)
-            alike = a.shape == b.shape
-            if sums is not None and alike:
-                result = empty(shape, table.dtype)
-                sums.write(loops, a, b, result)
-                return result if loops is None else of_loops(result)
-            if for_channels is not None and loops is not None:
-                result = empty(shape, table.dtype)
-                if for_channels.write(loops, a, b, result):
-                    return of_loops(result) if for_channels.all_sure else result
-            if of_rows is not None and loops is not None:
-                return of_rows(loops, a, b)
-            if not alike or a.size <= BLOCK:
-                pairs = a.view(np.uint8).astype(np.uint16) << 8
-                return table.take(pairs | b.view(np.uint8))
-            result = empty(shape, table.dtype)
-            first, second = (v.reshape(-1).view(np.uint8) for v in (a, b))
-            _read_pairs(first, second, result.reshape(-1), table)
-            return result
-
-        return compute
+        return PairResults(call, exact, weights, lines) if call.x.dtype in EIGHT_BITS else exact
 
     return prepare
+
+
+class PairResults:
+    """The results of a call of 8 bits, run by run: by exact arithmetic until a table has paid off."""
+
+    def __init__(self, call: Call, exact: Pairwise, weights: Weights, lines: Lines) -> None:
+        self._call, self._exact, self._weights, self._lines = call, exact, weights, lines
+        self._left = 2**16  # pairs to compute before the table has paid off
+        self._ways: _Ways | None = None
+
+    def __call__(self, a: Array, b: Array) -> Array:
+        """Return the results of dense operands."""
+        if self._ways is None:
+            self._left -= A_CALL + self._call.y.size
+            if self._left > 0:
+                return self._exact(a, b)
+            self._ways = self._tabulated()
+        return self._ways(a, b)
+
+    def _tabulated(self) -> _Ways:
+        """Make the table, and what takes its place where it can."""
+        call, a, b = self._call, self._call.x.shape, self._call.input(1).shape
+        table, factors = pair_table(call, self._exact), self._weights(call)
+        sums = None if factors is None else PairSums.of(call, factors, table)
+        lines: ChannelLines | None = None
+        rows: RowTables | None = None
+        if integer_loops() is not None:
+            turned = of_channels(b, a)
+            if turned or of_channels(a, b):
+                lines = ChannelLines.of(call, self._lines, table, turned)
+            if a != b:
+                rows = RowTables.of(call, table)
+        return _Ways(call.y.shape, table, sums, lines, rows)
+
+
+class _Ways(NamedTuple):
+    """A pair_table() for results of a shape, and what takes its place.
+
+    sums: for operands of one shape. lines, rows: for loops, where one operand is broadcast.
+    """
+
+    shape: Shape
+    table: Array
+    sums: PairSums | None
+    lines: ChannelLines | None
+    rows: RowTables | None
+
+    def __call__(self, a: Array, b: Array) -> Array:
+        """Return the results of dense operands in the way that takes the least time."""
+        loops = integer_loops()
+        if self.sums is not None and a.shape == b.shape:
+            result = empty(self.shape, self.table.dtype)
+            self.sums.write(loops, a, b, result)
+            return result if loops is None else of_loops(result)
+        found = None if loops is None else self._broadcast(loops, a, b)
+        return self._looked_up(a, b) if found is None else found
+
+    def _broadcast(self, loops: IntegerLoops, a: Array, b: Array) -> Array | None:
+        """Return the results by loops, of which one operand is broadcast; None if they do not suit."""
+        if self.lines is not None:
+            result = empty(self.shape, self.table.dtype)
+            if self.lines.write(loops, a, b, result):
+                return of_loops(result) if self.lines.all_sure else result
+        return None if self.rows is None else self.rows(loops, a, b)
+
+    def _looked_up(self, a: Array, b: Array) -> Array:
+        """Return the results from the table, by numpy."""
+        if a.shape != b.shape or a.size <= BLOCK:
+            pairs = a.view(np.uint8).astype(np.uint16) << 8
+            return self.table.take(pairs | b.view(np.uint8))
+        result = empty(self.shape, self.table.dtype)
+        first, second = (v.reshape(-1).view(np.uint8) for v in (a, b))
+        _read_pairs(first, second, result.reshape(-1), self.table)
+        return result
 
 
 def _read_pairs(a: Array, b: Array, result: Array, table: Array) -> None:

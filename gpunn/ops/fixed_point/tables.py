@@ -34,6 +34,7 @@ from gpunn.ops.fixed_point.affine import (
     store,
     times,
 )
+from gpunn.ops.fixed_point.fixed16 import saturate
 from gpunn.ops.memory import empty
 from gpunn.ops.op import Quantized
 from gpunn.pointwise import Pointwise, Repeat
@@ -236,9 +237,9 @@ def hard_swish_table(call: Call) -> Array:
     x = (every_value(call.x) - zero) << 7
     multiplier, exponent = _short_multiplier(ratio(step, to_scale))
     part, part_exponent = _short_multiplier(ratio(step, 3 / 2**15))
-    gate = _saturate(x << max(part_exponent - 1, 0))
+    gate = saturate(x << max(part_exponent - 1, 0))
     gate = _high_multiply_16(gate, part)
-    gate = _saturate(gate << 1) if part_exponent > 0 else divide_by_power(gate, -part_exponent)
+    gate = saturate(gate << 1) if part_exponent > 0 else divide_by_power(gate, -part_exponent)
     gate = (gate + 2**15) >> 1
     product = gate * _high_multiply_16(x, multiplier)
     halved = np.where(product >= 0, product >> 15, -((-product) >> 15))
@@ -250,11 +251,6 @@ def _short_multiplier(factor: float) -> tuple[int, int]:
     """Compute quantize_multiplier() with 15 instead of 31 bits."""
     m, shift = quantize_multiplier(factor)
     return int(short_multiplier(m)), shift
-
-
-def _saturate(x: Array) -> Array:
-    """Clamp x to 16 bits."""
-    return np.asarray(np.clip(x, -(2**15), 2**15 - 1))
 
 
 def _high_multiply_16(a: Array, b: int) -> Array:

@@ -294,7 +294,7 @@ def _infer_update(call: Call) -> TensorType:
 
 def _update_kernels(call: Call) -> list[Kernel]:
     x, update, steps = call.x, call.input(1), dense(call.x.shape)
-    copy = whole_copy(x, 0, "all of the input, before the update is put in")
+    copy = whole_copy(x, "all of the input, before the update is put in")
     rooms = _rooms(x.shape, update.shape)
     sizes, source, target = merge(update.shape, dense(update.shape), steps)
     lanes = 4 if _by_vectors(rooms, steps, sizes, source, target) else 1

@@ -137,7 +137,7 @@ def chained(kernel: Kernel, part: Kernel, boxes: Sequence[Box]) -> list[Kernel]:
 def real_sums(call: Call, kernel: Kernel, boxes: Sequence[Box]) -> list[Kernel]:
     """Chain a kernel whose sums are those of reals.
 
-    Software fuses products and sums, which the newest lavapipe computes as one: see docs/tuning.md. Drivers
+    Software fuses products and sums, which the newest lavapipe computes as one: see docs/kernels.md. Drivers
     of hardware fuse them where that is quicker.
     """
     sums = "fused_sum" if call.device.software else "product_sum"

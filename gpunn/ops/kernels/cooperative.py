@@ -105,7 +105,7 @@ def share_of(group: CooperativeGroup, terms: int, device: DeviceProperties, boun
     return min(most)
 
 
-def best_alone(results: int, terms: int, device: DeviceProperties, few: bool = False) -> bool:
+def best_alone(results: int, terms: int, device: DeviceProperties, few: bool) -> bool:
     """Tell whether a device needs no sharing, however many terms there are.
 
     few: however few results there are, too, as in kernels that most networks have: they compile sooner.

@@ -191,9 +191,9 @@ def _tiles(space: _Space, turned: int, unit: int) -> _Way:
     return _Way("copy_ragged_tiles", threads, params, constants, loops=nested(4, 4).iterations)
 
 
-def whole_copy(x: TensorType, operand: int, reason: str) -> Kernel:
-    """Make the kernel that copies input `operand`, of type x, to the result's beginning."""
-    return strided_copy(Read("x", operand), (x.size,), (1,), (1,), reason=reason)
+def whole_copy(x: TensorType, reason: str) -> Kernel:
+    """Make the kernel that copies the first input, of type x, to the result's beginning."""
+    return strided_copy(Read("x", 0), (x.size,), (1,), (1,), reason=reason)
 
 
 def filled(y: TensorType, value: float, reason: str, output: int | Scratch = 0) -> Kernel:

@@ -73,7 +73,7 @@ def other_tiles(rows: int, channels: int, depth: int, device: DeviceProperties) 
     """Return the tiles that the tuner tries beside TILE, the likely ones first; depth: elements of a row.
 
     On lavapipe they lose against rows that a subgroup shares; on software with subgroups of four one of them
-    wins for many rows (docs/tuning.md).
+    wins for many rows (docs/kernels.md).
     """
     large = LARGE_TILES if depth % 4 == 0 else LARGE_TILES[:1]
     if device.software:

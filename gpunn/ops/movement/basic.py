@@ -141,7 +141,7 @@ def transpose(x: Array, *, perm: Sequence[int]) -> Array:
 
 
 def _infer_pad(call: Call) -> TensorType:
-    expect_value(call, "value")
+    expect_value(call)
     pairs = expect_pairs(call, "paddings", call.x.rank)
     return call.x.with_shape(tuple(n + sum(pair) for n, pair in zip(call.x.shape, pairs, strict=True)))
 

@@ -26,23 +26,25 @@ def dilated(shape: Shape, steps: Sequence[int], paddings: Pairs) -> Shape:
     return tuple(n + sum(pair) for n, pair in zip(spread, paddings, strict=True))
 
 
-def expect_fill(call: Call, index: int) -> None:
-    """Raise ModelError unless input `index`, if present, is one element of the first input's type."""
-    if not call.has(index):
+def expect_fill(call: Call) -> None:
+    """Raise ModelError unless the second input, if present, is one element of the first input's type."""
+    if not call.has(1):
         return
-    fill = call.input(index)
+    fill = call.input(1)
     if fill.size != 1 or (fill.dtype, fill.quantization) != (call.x.dtype, call.x.quantization):
-        call.fail(f"input {index} must be one element of the type of {call.x}, got {fill}")
+        call.fail(f"input 1 must be one element of the type of {call.x}, got {fill}")
 
 
-def signed_pairs(call: Call, attr: str) -> Pairs:
-    """Return an attribute of one pair of integers for each dimension of the first input."""
-    if call[attr] is None:
+def signed_paddings(call: Call) -> Pairs:
+    """Return attribute `paddings`: a pair of integers for each dimension of the first input, 0 without it."""
+    if call["paddings"] is None:
         return ((0, 0),) * call.x.rank
-    found = [tuple(pair) for pair in expect_entries(call, attr, call.x.rank)]
+    found = [tuple(pair) for pair in expect_entries(call, "paddings", call.x.rank)]
     if any(len(pair) != 2 for pair in found):
-        call.fail(f"{attr} must be pairs (before, after), got {found}")
-    return [(expect_int(call, attr, before), expect_int(call, attr, after)) for before, after in found]
+        call.fail(f"paddings must be pairs (before, after), got {found}")
+    return [
+        (expect_int(call, "paddings", before), expect_int(call, "paddings", after)) for before, after in found
+    ]
 
 
 def with_room(call: Call, steps: Sequence[int]) -> Shape:
@@ -50,7 +52,7 @@ def with_room(call: Call, steps: Sequence[int]) -> Shape:
 
     Raises ModelError for paddings that cut more than there is.
     """
-    paddings = signed_pairs(call, "paddings")
+    paddings = signed_paddings(call)
     cut = [(min(before, 0), min(after, 0)) for before, after in paddings]
     if min(dilated(call.x.shape, steps, cut), default=0) < 0:
         call.fail(f"paddings {list(paddings)} cut more than there is of {call.x} in steps of {list(steps)}")
@@ -61,7 +63,7 @@ def _infer(call: Call) -> TensorType:
     steps = expect_ints(call, "steps", call.x.rank)
     if min(steps, default=1) < 1:
         call.fail(f"steps should be at least 1, got {list(steps)}")
-    expect_fill(call, 1)
+    expect_fill(call)
     return call.x.with_shape(with_room(call, steps))
 
 
@@ -70,7 +72,7 @@ def _expand(call: Call, to: Expansion, x: Tensor, fill: Tensor | None = None) ->
 
     What is not cut off there counts as elements after x.
     """
-    shape, paddings = call.x.shape, signed_pairs(call, "paddings")
+    shape, paddings = call.x.shape, signed_paddings(call)
     steps = tuple(s if n > 1 else 1 for n, s in zip(shape, call["steps"], strict=True))
     most = tuple(n * s for n, s in zip(shape, steps, strict=True))
     if size_of(most) > MAX_ELEMENTS:

@@ -63,7 +63,7 @@ def _infer_set_diag(call: Call) -> TensorType:
 
 def _set_diag_kernels(call: Call) -> list[Kernel]:
     return [
-        whole_copy(call.x, 0, "the matrices, before the diagonals are put in"),
+        whole_copy(call.x, "the matrices, before the diagonals are put in"),
         _diagonal(call.y, 1),
     ]
 

@@ -260,7 +260,7 @@ def _space_to_batch(call: Call) -> _Blocks:
 
 
 def _infer_space_to_batch(call: Call) -> TensorType:
-    expect_value(call, "value")
+    expect_value(call)
     blocks = _space_to_batch(call)
     count = len(blocks.block)
     batch = size_of(blocks.split[: count + 1])

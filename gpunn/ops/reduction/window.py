@@ -15,9 +15,9 @@ from gpunn.ops.check import FLOATS, QUANTIZED, expect_axes, expect_dtype, expect
 from gpunn.ops.elementwise import binary
 from gpunn.ops.expansion import Expansion, Tensor
 from gpunn.ops.fixed_point.affine import dequantize
-from gpunn.ops.fixed_point.steps import computed
+from gpunn.ops.fixed_point.single_ops import compute_op
 from gpunn.ops.kernels.window import MOST
-from gpunn.ops.movement.dilate import Pairs, dilate, expect_fill, signed_pairs, with_room
+from gpunn.ops.movement.dilate import Pairs, dilate, expect_fill, signed_paddings, with_room
 from gpunn.ops.op import Op, Quantized, op
 from gpunn.ops.reduction import reduce
 from gpunn.ops.reduction.window_pools import ALONE, Along, maxima, padded
@@ -96,7 +96,7 @@ def _infer(call: Call) -> TensorType:
         call.fail(
             f"windows of {list(size)}, {list(strides)}, {list(base)} and {list(dilations)} leave 64 bits"
         )
-    expect_fill(call, 1)
+    expect_fill(call)
     room = with_room(call, base)
     bounded("with room for windows", x.with_shape(room))
     return x.with_shape(window_counts(room, size, strides, dilations))
@@ -112,7 +112,7 @@ def _expand(call: Call, to: Expansion, x: Tensor, initial: Tensor | None = None)
     how = _joining(call)
     strides, base, dilations = (_ones(call, name) for name in ("strides", "base_dilations", "dilations"))
     size, room = expect_ints(call, "size"), with_room(call, base)
-    fill, paddings = initial, signed_pairs(call, "paddings")
+    fill, paddings = initial, signed_paddings(call)
     if initial is None and room != call.x.shape:
         if call.x.quantization is not None:
             raise Unsupported("what changes nothing may not be among the quantised numbers")
@@ -275,7 +275,7 @@ def reduce_window(
 def _infer_reduce(call: Call) -> TensorType:
     x = _expect_joined(call)
     axes = expect_axes(call, expect_ints(call, "axes"), x.rank)
-    expect_fill(call, 1)
+    expect_fill(call)
     return x.with_shape(tuple(n for d, n in enumerate(x.shape) if d not in axes))
 
 
@@ -289,9 +289,9 @@ def _stored_reduction(call: Call, x: Array, initial: Array) -> Array:
     """Return the stored result of what _expand_reduce() adds for quantised tensors."""
     how, axes, reduced = _joining(call), expect_ints(call, "axes"), (x, call.x)
     if axes:
-        reduced = computed(_REDUCTIONS[how.reduce], [reduced], call.y, axes=axes)
+        reduced = compute_op(_REDUCTIONS[how.reduce], [reduced], call.y, axes=axes)
     one = initial.reshape(()), call.input(1).with_shape(())
-    return computed(_JOINS[how.join], [reduced, one], call.y)[0]
+    return compute_op(_JOINS[how.join], [reduced, one], call.y)[0]
 
 
 def _along_axes(call: Call) -> int:

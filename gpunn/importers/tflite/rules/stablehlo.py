@@ -88,7 +88,7 @@ def iota(node: Node) -> Known:
     dimension = node.options("StablehloIotaOptions").get("IotaDimension")
     if not 0 <= dimension < found.rank or found.dtype in (DType.STRING, DType.BOOL):
         node.corrupt(f"cannot count along dimension {dimension} of {found}")
-    expect_few("numbers", found.shape)
+    expect_few(found.shape)
     numbers = np.arange(found.shape[dimension]).astype(found.dtype.numpy)
     along = numbers.reshape(-1, *(1,) * (found.rank - 1 - dimension))
     return Known(np.ascontiguousarray(np.broadcast_to(along, found.shape)))

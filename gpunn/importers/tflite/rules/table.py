@@ -99,17 +99,6 @@ def reshape(node: Node) -> Step:
     return Step("reshape", (x,), {"shape": shape})
 
 
-def resize_bilinear(node: Node) -> Step:
-    """Translate RESIZE_BILINEAR to a constant height and width."""
-    options = node.options("ResizeBilinearOptions")
-    attrs = {
-        "size": node.ints(1, "extents", 2),
-        "align_corners": options.get("AlignCorners"),
-        "half_pixel_centers": options.get("HalfPixelCenters"),
-    }
-    return Step("resize_bilinear", (node.operand(0),), attrs)
-
-
 def squeeze(node: Node) -> Step:
     """Translate SQUEEZE of the given axes, or of all that are 1 if none is given."""
     return Step("squeeze", node.inputs, {"axes": node.options("SqueezeOptions").ints("SqueezeDims")})
@@ -226,8 +215,8 @@ OPERATORS: Mapping[str, Rule] = {
     "RELU_0_TO_1": plain("relu01"),
     "RELU_N1_TO_1": plain("relu1"),
     "RESHAPE": reshape,
-    "RESIZE_BILINEAR": resize_bilinear,
-    "RESIZE_NEAREST_NEIGHBOR": tensor.resize_nearest,
+    "RESIZE_BILINEAR": tensor.resize("resize_bilinear", "ResizeBilinearOptions"),
+    "RESIZE_NEAREST_NEIGHBOR": tensor.resize("resize_nearest", "ResizeNearestNeighborOptions"),
     "REVERSE_SEQUENCE": tensor.reverse_sequence,
     "REVERSE_V2": slices.reverse,
     "RFFT2D": signal.rfft2d,

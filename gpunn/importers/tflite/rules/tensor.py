@@ -162,15 +162,19 @@ def shape(node: Node) -> Known:
     return Known(np.array(node.operand(0).type.shape, INDEX_TYPES[dtype]))
 
 
-def resize_nearest(node: Node) -> Step:
-    """Translate RESIZE_NEAREST_NEIGHBOR to a constant height and width."""
-    options = node.options("ResizeNearestNeighborOptions")
-    attrs = {
-        "size": node.ints(1, "extents", 2),
-        "align_corners": options.get("AlignCorners"),
-        "half_pixel_centers": options.get("HalfPixelCenters"),
-    }
-    return Step("resize_nearest", (node.operand(0),), attrs)
+def resize(op: str, options: str) -> Callable[[Node], Step]:
+    """Make a rule for RESIZE_BILINEAR and RESIZE_NEAREST_NEIGHBOR to a constant height and width."""
+
+    def rule(node: Node) -> Step:
+        found = node.options(options)
+        attrs = {
+            "size": node.ints(1, "extents", 2),
+            "align_corners": found.get("AlignCorners"),
+            "half_pixel_centers": found.get("HalfPixelCenters"),
+        }
+        return Step(op, (node.operand(0),), attrs)
+
+    return rule
 
 
 def split(node: Node) -> Step:

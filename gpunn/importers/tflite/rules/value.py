@@ -176,11 +176,11 @@ def sum_of_all(node: Node) -> Step:
     return Step("add_n", tuple(terms))
 
 
-def expect_few(what: str, extents: Iterable[int]) -> None:
-    """Refuse to make many, as a small file may say whatever it likes, also of a tensor without elements."""
+def expect_few(extents: Iterable[int]) -> None:
+    """Refuse to make many numbers: a small file may say any count, also of a tensor without elements."""
     count = math.prod(max(n, 1) for n in extents)
     if count > MAX_RANGE:
-        raise RefusedError(f"{count} {what} are too many, at most {MAX_RANGE} are supported")
+        raise RefusedError(f"{count} numbers are too many, at most {MAX_RANGE} are supported")
 
 
 def fill(node: Node) -> Step:

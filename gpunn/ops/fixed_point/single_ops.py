@@ -13,7 +13,7 @@ from gpunn.types import Array, TensorType
 Stored = tuple[Array, TensorType]  # stored integers, and the quantised tensor that they belong to
 
 
-def computed(op: Op, inputs: Sequence[Stored], y: TensorType, **attrs: Any) -> Stored:
+def compute_op(op: Op, inputs: Sequence[Stored], y: TensorType, **attrs: Any) -> Stored:
     """Compute the result of an op, of type `y`, from quantised tensors as they are stored.
 
     It rounds and saturates as an operation of a graph does: by the op's integer arithmetic, or through real
