@@ -142,9 +142,17 @@ class HostBody:
         return self._prepared.results(values)
 
 
-def _dense(state: Mapping[Operand, Array]) -> dict[Operand, Array]:
-    """Return what variables hold as operations expect it; zeros may be one number in memory."""
-    return {variable: np.asarray(value, order="C") for variable, value in state.items()}
+def _dense(array: Array) -> Array:
+    """Return an array as operations expect it; zeros may be one number in memory.
+
+    Where numbers lie across addresses of their own, numpy's library would add up in another order.
+    """
+    flags = array.flags
+    return array if flags.c_contiguous and flags.aligned else np.array(array, order="C")
+
+
+def _all_dense(state: Mapping[Operand, Array]) -> dict[Operand, Array]:
+    return {variable: _dense(value) for variable, value in state.items()}
 
 
 def computed_kinds(plan: Plan) -> tuple[bool, bool, bool]:
@@ -188,7 +196,7 @@ class CpuProgram:
         self._products = HostProducts(_with_hosted(plan.model.operations), of_library)
         self._steps = [(step, self._products.threads(step.operation)) for step in self._graph.steps]
         self._initial = dict(plan.model.variables)
-        self._state = _dense(self._initial)
+        self._state = _all_dense(self._initial)
         self._memory = Memory()
         _, integers, _ = computed_kinds(plan)
         self._buffers: AbstractContextManager[object] = ShortBuffers() if integers else nullcontext()
@@ -241,7 +249,7 @@ class CpuProgram:
     def _rounds(
         self, inputs: Sequence[Array], rounds: int, copies: bool, spans: list[Span] | None
     ) -> tuple[Array, ...]:
-        results = tuple([np.asarray(x, order="C") for x in inputs])  # zeros may be one number in memory
+        results = tuple([_dense(x) for x in inputs])
         for _ in range(rounds):
             values = self._graph.begin(results, self._state)
             self._run_steps(values, spans)
@@ -298,7 +306,7 @@ class CpuProgram:
 
     def _reset(self, values: Mapping[str, Array]) -> None:
         with holding(self._lock):
-            self._state.update(_dense(beginning(self._initial, values)))
+            self._state.update(_all_dense(beginning(self._initial, values)))
 
     def _after_fork(self) -> None:
         self._queue = None

@@ -56,6 +56,12 @@ def test_resize_bilinear_as_litert(
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
+def test_of_many_bytes_sums_beside_halves_are_exact(mode: dict[str, bool], backend: str) -> None:
+    x = Draw(3, DType.UINT8).type(1, 2, 2, 4096)
+    check_integer("resize_bilinear", [stored(3, x)], [x], {"size": (12, 14), **mode}, backend=backend)
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
 @pytest.mark.parametrize("channels", [3, 4])
 def test_enlarging_bytes_greatly(mode: dict[str, bool], channels: int, backend: str) -> None:
     x = quantized(DType.UINT8, (2, 3, 5, channels), 0.1)
