@@ -232,9 +232,9 @@ class Replays:
             (places.memory if of_loops else self._memory).use()
             TEAM.set(capture if of_loops else self._team)
             capture.begin(len(step.results))
-            own, held = (step, ()) if of_loops else _apart(step, places, values)
+            own, held = _apart(step, places, values)
             before = time.perf_counter()
-            run([own], values)
+            run([step if of_loops else own], values)
             seconds += time.perf_counter() - before
             added = of_loops and _add(segment, step, places, capture, values)
             if not added:

@@ -106,6 +106,16 @@ def nested(net: Net) -> None:
     net.model.output(net("conv2d", late, net.filter(3, 1, 1, 64)), y)
 
 
+def reshaped(net: Net) -> None:
+    """A view of a slice of a tensor, which is read when others would have its memory."""
+    wide = net("conv2d", net.x, net.filter(64, 1, 1, DEPTH))
+    part = net.model.add("split", [wide], {"sizes": (4, 5), "axis": 1})[1]
+    late, y = net("reshape", part, shape=(5 * SIDE, 64)), net.x
+    for _ in range(3):
+        y = net("conv2d", y, net.filter(64, 1, 1, y.type.shape[3]))
+    net.model.output(net("fully_connected", late, net.filter(3, 64)), y)
+
+
 def computed(net: Net) -> None:
     """Filters that each run brings, from which its own numbers are made."""
     x = net("conv2d", net.x, net.input((20, 1, 1, DEPTH)), activation="relu")
@@ -121,6 +131,7 @@ NETS: list[Callable[[Net], None]] = [
     untouched,
     moving,
     nested,
+    reshaped,
     computed,
 ]
 
