@@ -37,9 +37,8 @@ from gpunn.types import Array, Shape
 
 MOST_WEIGHTS = 1 << 20  # of a filter for which another copy is worth its memory
 FEWEST_OF_PIECE = 96  # of such a product, of which several are worth what is around each call
-BIAS_ROW = (
-    1 << 13
-)  # numbers, as many as numpy's buffers have: shorter rows would be copied there before a sum
+# Numbers in a row of biases, as many as numpy's buffers have: shorter ones would be copied there before a sum
+BIAS_ROW = 1 << 13
 
 Write = Callable[[Array, Array], None]  # computes from x, into some pixels [P, C] of the result
 _Made = TypeVar("_Made")
