@@ -17,7 +17,7 @@ import numpy as np
 from gpunn.backends.batches import Batch, Runner
 from gpunn.backends.team import Team
 from gpunn.graph.operation import Operation
-from gpunn.graph.prepared import SMALL_BYTES, Step, Values
+from gpunn.graph.prepared import SMALL_BYTES, Step, Values, known
 from gpunn.ops.compiled import Replay
 from gpunn.ops.compiled.capture import Capture, LoopCall
 from gpunn.ops.compiled.sharing import ALONE, TEAM
@@ -129,7 +129,7 @@ class Segment:
 
         def run(values: Values) -> None:
             for number, where, offsets in used:
-                value = _known(values[number])
+                value = known(values[number])
                 if not value.flags.c_contiguous:  # no operation has such results
                     raise RuntimeError(f"loops would read {value.shape} with the steps {value.strides}")
                 words[where] = value.ctypes.data + offsets
@@ -164,12 +164,9 @@ class Replays:
 
     def alone(self, runs: int) -> bool:
         """Tell whether all operations are replayed in the next runs, as Runner.alone()."""
-        next_runs = range(self._runs + 1, self._runs + runs + 1)
-        return (
-            self._alone
-            and len(self._of_loops) == self._captured
-            and not any(watched in next_runs for watched in WATCHED)
-        )
+        known = self._alone and len(self._of_loops) == self._captured
+        last = self._runs + runs
+        return known and (self._runs >= WATCHED[-1] or not any(self._runs < k <= last for k in WATCHED))
 
     def through(self, run: Run, values: Values) -> None:
         """Run all operations; `run` runs those that are not replayed."""
@@ -294,7 +291,7 @@ def _with_copies(
     """Return a step that sees copies of some operands, and makes copies of results that are small views."""
 
     def run_apart(values: Values) -> None:
-        before = [(number, _known(values[number])) for number in operands]
+        before = [(number, known(values[number])) for number in operands]
         for number, value in before:
             copy = values[number] = empty(value.shape, value.dtype)
             copy[...] = value
@@ -316,13 +313,8 @@ def _add(segment: Segment, step: Step, places: Places, capture: Capture, values:
     results = {number: values[number] for number in step.results}
     if calls is None or not capture.made(results.values()):
         return False
-    fixed = {number: places.memory.again(_known(result)) for number, result in results.items()}
+    fixed = {number: places.memory.again(known(result)) for number, result in results.items()}
     if any(result is None for result in fixed.values()):
         return False
-    segment.add(step, calls, places, {number: _known(result) for number, result in fixed.items()})
+    segment.add(step, calls, places, {number: known(result) for number, result in fixed.items()})
     return True
-
-
-def _known(value: Array | None) -> Array:
-    assert value is not None
-    return value

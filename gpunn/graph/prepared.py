@@ -79,11 +79,11 @@ class PreparedGraph:
 
     def results(self, values: Values) -> tuple[Array, ...]:
         """Return the outputs after the last step."""
-        return tuple([_known(values[number]) for number in self.outputs])
+        return tuple([known(values[number]) for number in self.outputs])
 
     def updated(self, values: Values) -> dict[Operand, Array]:
         """Return the next values of variables after the last step."""
-        return {variable: _known(values[number]) for variable, number in self._updates.items()}
+        return {variable: known(values[number]) for variable, number in self._updates.items()}
 
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         """Run all steps, without variables; return the outputs, which may be the inputs and share memory."""
@@ -237,6 +237,7 @@ def _is_large(operand: Operand) -> bool:
     return operand.type.nbytes > SMALL_BYTES or operand.type.dtype is DType.STRING
 
 
-def _known(value: Array | None) -> Array:
+def known(value: Array | None) -> Array:
+    """Return a value that has been computed, and that nothing has forgotten."""
     assert value is not None
     return value

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from gpunn.ops.compiled.team_code import WORD
 from gpunn.ops.compiled.vectors import Code
-
-WORD = 8  # bytes
 
 
 def part_code(loop: Callable[..., None]) -> Any:

@@ -33,7 +33,7 @@ SLEEPING, MOST_LOOKS = range(4 * LINE, 4 * LINE + 2)
 # Where the next call is recorded, or 0; how many programs replay calls of several parts, so threads look on
 RECORD, REPLAYING = range(4 * LINE + 2, 4 * LINE + 4)
 PLACES = 5 * LINE  # a line for each thread
-_ORDER, _WORD = "seq_cst", 8  # of what is read and written in one step: the order for all, and its bytes
+_ORDER, WORD = "seq_cst", 8  # of what is read and written in one step: the order for all, and its bytes
 ROUNDS_ALONE = 512  # after one that lasted longer: the system stopped a thread, and may do so again
 NEXT, END, ASLEEP = range(3)  # words of such a line: the next part and the one behind the last; 1 or 0
 
@@ -69,7 +69,7 @@ def record(words: Array, parts: int, call: tuple[Any, ...]) -> None:
     for k in range(count):
         words[place + 2 + k] = call[k]
     for k in range(size):
-        words[place + 2 + count + k] = word_at(call[1] + k * _WORD)
+        words[place + 2 + count + k] = word_at(call[1] + k * WORD)
 
 
 def replay(words: Array, calls: Array, several: bool) -> Any:
@@ -227,10 +227,10 @@ def code_for(machine: str) -> dict[Callable[..., Any], tuple[Write, bool]]:
         return code.builder.gep(operands[0].data, [operands[1]])
 
     def load(code: Code, operands: Sequence[Any]) -> Any:
-        return code.builder.load_atomic(word(code, operands), _ORDER, _WORD)
+        return code.builder.load_atomic(word(code, operands), _ORDER, WORD)
 
     def store(code: Code, operands: Sequence[Any]) -> None:
-        code.builder.store_atomic(operands[2], word(code, operands), _ORDER, _WORD)
+        code.builder.store_atomic(operands[2], word(code, operands), _ORDER, WORD)
 
     def in_one_step(name: str) -> Callable[[Code, Sequence[Any]], Any]:
         return lambda code, operands: code.builder.atomic_rmw(name, word(code, operands), operands[2], _ORDER)
