@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -180,7 +179,7 @@ def test_after_an_interrupt_a_capture_begins_anew(after: str, monkeypatch: pytes
         usual(self, name, value)
         if self._runs == 2 and name == after and not interrupts and value is not None:
             interrupts.append(name)
-            signal.raise_signal(signal.SIGINT)
+            raise KeyboardInterrupt
 
     with net.model.compile("cpu", "sustained-speed", threads=1) as compiled:
         with pytest.MonkeyPatch.context() as never:
