@@ -147,8 +147,8 @@ def _dense(array: Array) -> Array:
 
     Where numbers lie across addresses of their own, numpy's library would add up in another order.
     """
-    flags = array.flags
-    return array if flags.c_contiguous and flags.aligned else np.array(array, order="C")
+    dense = np.asarray(array, order="C")
+    return dense if dense.flags.aligned else dense.copy()
 
 
 def _all_dense(state: Mapping[Operand, Array]) -> dict[Operand, Array]:

@@ -42,7 +42,7 @@ def from_model(model: gpunn.model.Model, *, feature_level: int = FeatureLevelCod
     expect_kind("the model", model, gpunn.graph.graph.Graph)
     if model.pending:
         where = model.pending[0].where
-        raise UnsupportedError(f"NNAPI cannot say a model with shapes that depend on values: {where}")
+        raise UnsupportedError(f"NNAPI cannot express shapes that depend on values: {where}")
     return _Lister(expand(model), feature_level).list()
 
 

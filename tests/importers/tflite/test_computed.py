@@ -317,7 +317,7 @@ def test_stops_inside_called_subgraphs(backend: str, operator: str) -> None:
 
 def test_export_to_nnapi_needs_the_whole_graph() -> None:
     model = gpunn.load(chain())
-    with pytest.raises(gpunn.UnsupportedError, match="NNAPI cannot say"):
+    with pytest.raises(gpunn.UnsupportedError, match="NNAPI cannot express"):
         nnapi.from_model(model)
     model.add("neg", [model.inputs[0]])
 

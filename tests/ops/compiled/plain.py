@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -36,42 +37,31 @@ OF_BYTES = compiled.OfBytes(
     channel_products=one_by_one(channel_products.channel_products),
     sizes=Sizes(2, 3),
 )
+
+
+def _by_name(*functions: Callable[..., None]) -> dict[str, Any]:
+    """Return plain loops by their names, which are those of the fields that they fill."""
+    return {function.__name__: one_by_one(function) for function in functions}
+
+
+OF_BOTH = {
+    **_by_name(depthwise.depthwise, pools.pools, row_copies.copy_rows, row_copies.place_rows),
+    "turn": one_by_one(turn.turn, 2),
+}
 REALS = compiled.RealLoops(
-    finish=one_by_one(loops.finish),
-    scaled=one_by_one(loops.scaled),
-    added=one_by_one(loops.added),
-    multiplied=one_by_one(loops.multiplied),
-    blended=one_by_one(loops.blended),
-    leaky=one_by_one(loops.leaky),
+    **OF_BOTH,
+    **_by_name(loops.finish, loops.scaled, loops.added, loops.multiplied, loops.blended, loops.leaky),
+    **_by_name(softmax.softmax, row_norms.row_norms, sums.channel_means),
     gated=one_by_one(gates.gated, 2),
-    softmax=one_by_one(softmax.softmax),
-    row_norms=one_by_one(row_norms.row_norms),
-    depthwise=one_by_one(depthwise.depthwise),
-    pools=one_by_one(pools.pools),
-    turn=one_by_one(turn.turn, 2),
-    copy_rows=one_by_one(row_copies.copy_rows),
-    place_rows=one_by_one(row_copies.place_rows),
-    channel_means=one_by_one(sums.channel_means),
     of_tiles=OF_TILES,
 )
 INTEGERS = compiled.IntegerLoops(
-    requantize=one_by_one(loops.requantize),
-    floors=one_by_one(loops.floors),
-    stored_means=one_by_one(sums.stored_means),
-    pools=one_by_one(pools.pools),
-    mean_pools=one_by_one(pools.mean_pools),
-    pair_sums=one_by_one(loops.pair_sums),
+    **OF_BOTH,
+    **_by_name(loops.requantize, loops.floors, loops.pair_sums, sums.stored_means, pools.mean_pools),
+    **_by_name(rows.channel_rows, rows.look_up, stored_rows.row_look_up),
+    **_by_name(row_copies.place_numbers, row_copies.flipped),
     lines=one_by_one(rows.lines, 2),
-    channel_rows=one_by_one(rows.channel_rows),
-    look_up=one_by_one(rows.look_up),
-    row_look_up=one_by_one(stored_rows.row_look_up),
     softmax=one_by_one(stored_rows.stored_softmax),
-    depthwise=one_by_one(depthwise.depthwise),
-    turn=one_by_one(turn.turn, 2),
-    copy_rows=one_by_one(row_copies.copy_rows),
-    place_rows=one_by_one(row_copies.place_rows),
-    place_numbers=one_by_one(row_copies.place_numbers),
-    flipped=one_by_one(row_copies.flipped),
     of_bytes=OF_BYTES,
 )
 STEPS = compiled.StepLoops(
