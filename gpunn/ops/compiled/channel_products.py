@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gpunn.ops.compiled.integer_products import Add
 from gpunn.ops.compiled.vectors import Bounds, Code
 from gpunn.types import Array
 
@@ -77,17 +78,17 @@ def strip(
         out[p, lanes] = (numbers.astype(np.int32) - offset)[: out.shape[1] - channel]
 
 
-def strip_code(code: Code, operands: Sequence[Any]) -> None:
-    """Write the code of strip() for each number of pixels and vectors."""
+def strip_code(add: Add, code: Code, operands: Sequence[Any]) -> None:
+    """Write the code of strip() for each number of pixels and vectors; `add` adds products of 16 bits."""
     of, (*_, (_, pixels, _, width), _) = code.builder, operands
     for rows, vectors in product(PIXELS, VECTORS):
         high = of.icmp_signed("==", pixels, code.index(rows))
         wide = of.icmp_signed("==", width, code.index(vectors * code.lanes))
         with of.if_then(of.and_(high, wide)):
-            _write_strip(code, operands, rows, vectors)
+            _write_strip(add, code, operands, rows, vectors)
 
 
-def _write_strip(code: Code, operands: Sequence[Any], rows: int, vectors: int) -> None:
+def _write_strip(add: Add, code: Code, operands: Sequence[Any], rows: int, vectors: int) -> None:
     x, places, cells, w, first, line, ends, (pixel, _, channel, _), out = operands
     of, lanes, pixel = code.builder, code.lanes, code.opaque(pixel)
     first, factor, w = (of.gep(a.data, [channel]) for a in (first, line, w))
@@ -107,7 +108,7 @@ def _write_strip(code: Code, operands: Sequence[Any], rows: int, vectors: int) -
         seen = [of.gep(start, [offset]) for start in starts]
         for (row, k), sum in sums.items():
             numbers = of.zext(code.load(code.behind(seen[row], k * lanes), bytes), code.vector)
-            of.store(code.call("vpdpwssd", of.load(sum), numbers, loaded[k]), sum)
+            of.store(add(code, of.load(sum), numbers, loaded[k]), sum)
     summand, kind = of.gep(factor, [length]), out.data.type.pointee
     finish = [
         code.results(code.behind(factor, k * lanes), code.behind(summand, k * lanes), ends, kind)

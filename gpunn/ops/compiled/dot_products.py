@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gpunn.ops.compiled.integer_products import Add
 from gpunn.ops.compiled.tiles import Box, Position, boxes, weights_of
 from gpunn.ops.compiled.vectors import BYTES, Bounds, Code
 from gpunn.types import Array
@@ -93,15 +94,15 @@ def tiles_of_bytes(
 
 
 class ByteArithmetic:
-    """The arithmetic of tiles_of_bytes()."""
+    """The arithmetic of tiles_of_bytes(); `add` adds products of bytes."""
 
     together, nbytes, in_order = BYTES, 1, True
 
-    def __init__(self, code: Code, operands: Sequence[Any]) -> None:
+    def __init__(self, add: Add, code: Code, operands: Sequence[Any]) -> None:
         *_, (*_, lane, _, _, _, _), out, first, added, line, self._ends = operands
         of = code.builder
         self.kind = code.vector
-        self._code, self._stored = code, out.data.type.pointee
+        self._add, self._code, self._stored = add, code, out.data.type.pointee
         self._first, self._added = of.gep(first.data, [lane]), added.data
         self._factor = of.gep(line.data, [lane])
         self._summand = of.gep(self._factor, [of.extract_value(line.shape, 1)])
@@ -115,7 +116,7 @@ class ByteArithmetic:
 
     def add(self, sums: Any, seen: Any, weights: Any) -> Any:
         """Return sums with the products of four bytes."""
-        return self._code.call("vpdpbusd", sums, seen, weights)
+        return self._add(self._code, sums, seen, weights)
 
     def finish(self, sums: Mapping[Position, Any]) -> Mapping[Position, Any]:
         """Return stored results."""

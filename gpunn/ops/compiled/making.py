@@ -133,7 +133,7 @@ class Maker(Compiler):
         )
 
     def _lines(self) -> Shared:
-        lanes = rows.LANES if self._of_bytes is None else self._of_bytes.lanes
+        lanes = rows.LANES if self._of_bytes is None else self._of_bytes.sizes.lanes
         self._teach(rows.lines_of_vector, rows.lines_code, lanes)
         byte, single = self._types.uint8, self._single
         operands = self._given(byte, 2), self._given(single, 2), self._pair(single), self._index
@@ -238,13 +238,15 @@ class Maker(Compiler):
     @cached_property
     def of_bytes(self) -> OfBytes | None:
         """Compile the loops over bytes, or load them; None where the CPU has no instructions for them."""
-        sizes = self._of_bytes
-        if sizes is None:
+        products = self._of_bytes
+        if products is None:
             return None
+        sizes = products.sizes
         self._jitable(dot_products.sum_of_bytes)
-        of_box = tile_code(sizes.pixels, dot_products.ByteArithmetic)
+        of_box = tile_code(sizes.pixels, partial(dot_products.ByteArithmetic, products.bytes))
         self._teach(dot_products.tiles_of_bytes, of_box, sizes.lanes)
-        self._teach(channel_products.strip, channel_products.strip_code, sizes.lanes)
+        of_strip = partial(channel_products.strip_code, products.pairs)
+        self._teach(channel_products.strip, of_strip, sizes.lanes)
         byte, word, places = self._types.uint8, self._types.int32, self._given(self._index)
         pairs, numbers = self._given(word, 2), self._given(word)
 

@@ -1,10 +1,4 @@
-"""The machine code that all loops have in common: for vectors of 32-bit numbers, written for LLVM.
-
-x86's VPDPBUSD multiplies four neighbouring bytes without a sign with four that have one, VPDPWSSD two
-numbers of 16 bits with two others. Both add the products to a sum of 32 bits, in each lane of a vector
-(Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2C). AVX-512 VNNI has 16 lanes,
-AVX-VNNI 8. Compilers do not make VPDPBUSD of a loop.
-"""
+"""The machine code that all loops have in common: for vectors of 32-bit numbers, written for LLVM."""
 
 from __future__ import annotations
 
@@ -26,7 +20,6 @@ class Sizes(NamedTuple):
 
 
 # Sums, weights and what a pixel has take 27 of the 32 registers of AVX-512, and 15 of the 16 of AVX.
-OF_BYTES = {"+avx512vnni": Sizes(16, 12), "+avxvnni": Sizes(8, 6)}
 OF_REALS = {"+avx512f": Sizes(16, 12), "+fma": Sizes(8, 6)}
 
 
@@ -186,6 +179,16 @@ class Code:
         kind = operands[0].type
         return self._call(f"x86.avx512.{name}.{kind.count * kind.element.width}", kind, operands)
 
+    def halves(self, number: int) -> Any:
+        """Return a vector with a number of 16 bits in both halves of each lane."""
+        return self._ir.VectorType(self._ir.IntType(16), 2 * self.lanes)([number] * (2 * self.lanes))
+
+    def pair_products(self, a: Any, b: Any) -> Any:
+        """Return the sums of the products of both halves of each lane, by VPMADDWD for vectors of AVX2."""
+        kind = self.halves(0).type
+        operands = [self.builder.bitcast(numbers, kind) for numbers in (a, b)]
+        return self._call("x86.avx2.pmadd.wd", self.vector, operands)
+
     def fma(self, a: Any, b: Any, c: Any) -> Any:
         """Return a b + c of float32, rounded once."""
         return self._call(f"fma.v{self.lanes}f32", c.type, (a, b, c))
@@ -302,7 +305,7 @@ class Code:
                     for (row, k), numbers in box.items():
                         left = of.sub(count, self.index(k * self.lanes))
                         self.store_first(numbers, places[row, k], left)
-                else:  # CPUs with AVX-VNNI have no masks for bytes
+                else:  # CPUs with AVX2 have no masks for bytes
                     self._store_by_ones(box, lines, width, count)
 
     def _store_by_ones(

@@ -153,12 +153,19 @@ def test_loops_are_those_of_types_that_runs_compute(
     assert asked == [kinds]
 
 
-@pytest.mark.skipif("avx_vnni" not in CPU_FLAGS, reason="this CPU has no AVX-VNNI")
-def test_shorter_vectors_have_the_same_bits(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("flag", "name", "features", "sizes"),
+    [("avx_vnni", "alderlake", "+avxvnni,+fma", "8 6 8 6"), ("avx2", "haswell", "+avx2,+fma", "8 4 8 6")],
+)
+def test_shorter_vectors_have_the_same_bits(
+    flag: str, name: str, features: str, sizes: str, tmp_path: Path
+) -> None:
     pytest.importorskip("numba", reason="numba, of the extra fast-cpu, is not installed")
+    if flag not in CPU_FLAGS:
+        pytest.skip(f"this CPU has no {flag}")
     environment = {
-        "NUMBA_CPU_NAME": "alderlake",
-        "NUMBA_CPU_FEATURES": "+avxvnni,+fma",
+        "NUMBA_CPU_NAME": name,
+        "NUMBA_CPU_FEATURES": features,
         "NUMBA_CACHE_DIR": str(tmp_path),
     }
     tests = (
@@ -175,7 +182,7 @@ def test_shorter_vectors_have_the_same_bits(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.startswith("8 6 8 6") and "passed" in done.stdout
+    assert done.stdout.startswith(sizes) and "passed" in done.stdout
 
 
 def test_the_name_of_machine_code_tells_of_all_its_sources(
