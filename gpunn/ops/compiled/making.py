@@ -160,10 +160,13 @@ class Maker(Compiler):
         return self._shared(row_norms.row_norms, (x, *numbers, spreads, out))
 
     def _look_up(self) -> Shared:
-        if rows.TABLES in self._features.split(","):
-            self._teach(rows.look_up_vector, rows.look_up_code, rows.ENTRIES)
-        else:
+        features = self._features.split(",")
+        codes = {"+avx512vbmi": rows.look_up_code, "+avx2": rows.look_up_in_parts_code}
+        code = next((code for feature, code in codes.items() if feature in features), None)
+        if code is None:
             self._jitable(rows.look_up_vector)
+        else:
+            self._teach(rows.look_up_vector, code, rows.ENTRIES)
         byte = self._types.uint8
         return self._shared(rows.look_up, (self._given(byte), self._given(byte), self._result(byte, 1)))
 

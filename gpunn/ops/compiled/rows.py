@@ -1,7 +1,8 @@
 """Functions of single bytes, as loops of which the vectors have machine code of their own.
 
-The vectors of a table are those of AVX-512 VBMI: VPERMI2B takes 64 bytes of two vectors by the lower seven
-bits of others (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2D).
+A table is read by AVX-512 VBMI's VPERMI2B, which takes 64 bytes of two vectors by the lower seven bits of
+others, or by AVX2's VPSHUFB, which takes 16 bytes of one by the lower four, in both halves of a vector (Intel
+64 and IA-32 Architectures Software Developer's Manual, volumes 2B and 2D).
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from gpunn.ops.compiled.vectors import Bounds, Code
 from gpunn.types import Array
 
 LANES = 8  # of a vector, for any CPU
-ENTRIES = 64  # of a table, in a vector of bytes
-TABLES = "+avx512vbmi"  # the feature of a CPU
+ENTRIES = 64  # of a table, in a vector of bytes of AVX-512
+HALF, QUARTER = 32, 16  # bytes of a vector of AVX2, and entries that it takes bytes of
+BITS = 8  # of a place
 
 
 def lines(
@@ -115,3 +117,23 @@ def look_up_code(code: Code, operands: Sequence[Any]) -> None:
     lower, upper = (code.call("vpermi2var.qi", parts[k], places, parts[k + 1]) for k in (0, 2))
     high = of.icmp_signed("<", places, kind(None))
     code.store(of.select(high, upper, lower), target)
+
+
+def look_up_in_parts_code(code: Code, operands: Sequence[Any]) -> None:
+    """Write the code of look_up_vector() for AVX2: the upper four bits choose among 16 parts of the table."""
+    x, table, first, out = operands
+    source, target = (code.builder.gep(a.data, [first]) for a in (x, out))
+    for begin in range(0, ENTRIES, HALF):
+        places = code.load(code.behind(source, begin), code.bytes(HALF))
+        code.store(_entries(code, table.data, places, BITS), code.behind(target, begin))
+
+
+def _entries(code: Code, table: Any, places: Any, bits: int) -> Any:
+    """Return the entries at places in a table, by so many of their lower bits."""
+    of, kind = code.builder, places.type
+    if 1 << bits == QUARTER:
+        part = code.load(table, code.bytes(QUARTER))
+        return code.shuffled_bytes(part, of.and_(places, kind([QUARTER - 1] * HALF)))
+    lower, upper = (_entries(code, code.behind(table, k << bits - 1), places, bits - 1) for k in range(2))
+    highest = of.shl(places, kind([BITS - bits] * HALF))
+    return of.select(of.icmp_signed("<", highest, kind(None)), upper, lower)

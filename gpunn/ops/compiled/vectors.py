@@ -189,6 +189,12 @@ class Code:
         operands = [self.builder.bitcast(numbers, kind) for numbers in (a, b)]
         return self._call("x86.avx2.pmadd.wd", self.vector, operands)
 
+    def shuffled_bytes(self, table: Any, places: Any) -> Any:
+        """Return the bytes of 16 at places below 16, in vectors of AVX2, by VPSHUFB."""
+        word = self._ir.VectorType(self._ir.IntType(32), places.type.count)
+        twice = self.builder.shuffle_vector(table, table, word([*range(table.type.count)] * 2))
+        return self._call("x86.avx2.pshuf.b", places.type, (twice, places))
+
     def fma(self, a: Any, b: Any, c: Any) -> Any:
         """Return a b + c of float32, rounded once."""
         return self._call(f"fma.v{self.lanes}f32", c.type, (a, b, c))
