@@ -16,10 +16,20 @@ from typing import Any
 from gpunn.backends import fork
 from gpunn.backends.processors import usable_processors
 from gpunn.ops.compiled import maker
-from gpunn.ops.compiled.team_code import ALONE, ASLEEP, LINE, MOST_LOOKS, PLACES, SLEEPING, memory_of
+from gpunn.ops.compiled.team_code import (
+    ALONE,
+    ASLEEP,
+    LINE,
+    MOST_LOOKS,
+    PLACES,
+    ROUND,
+    SLEEPING,
+    memory_of,
+)
 from gpunn.types import Array
 
 LATE = 2e-3  # seconds that the thread that asks waits for the others; parts take a tenth of it
+LONGEST_ALONE = 50e-3  # seconds after that, if it has not been as many rounds as team_code says
 PATIENCE = 200e-6  # seconds that a thread looks for a round, which is more than most operations between two
 _LOOKS = 1000  # that are timed
 
@@ -37,6 +47,10 @@ class Team:
     def _begin(self) -> None:
         self._words = memory_of(self.threads)
         self._words[MOST_LOOKS] = int(self._looks * LATE / PATIENCE)
+        self._alone = (
+            0,
+            0.0,
+        )  # the last round before the thread that asks worked alone, and since when it does
         self._bells: dict[int, _thread.LockType] = {}  # by place; a thread sleeps while its one is locked
 
     def asked(self, ends: Array, operands: tuple[Any, ...]) -> Array:
@@ -49,11 +63,21 @@ class Team:
         An interrupt finds each thread asleep, or rung for: the next one to ask does the rest.
         """
         words = self._words
+        if words[ALONE]:
+            self._end_alone(words)
         if parts > 1 and words[SLEEPING] and not words[ALONE]:
             for place in range(1, min(parts, self.threads)):
                 if words[PLACES + place * LINE + ASLEEP]:
                     self._wake(place)
         return words
+
+    def _end_alone(self, words: Array) -> None:
+        """Let threads help again after LONGEST_ALONE, as rounds of large networks take milliseconds."""
+        (last, since), now = self._alone, time.perf_counter()
+        if words[ROUND] != last:
+            self._alone = int(words[ROUND]), now
+        elif now - since > LONGEST_ALONE:
+            words[ALONE] = 0
 
     def _wake(self, place: int) -> None:
         bell = self._bells.get(place)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 import sys
 import time
@@ -94,7 +95,10 @@ def test_threads_sleep_and_wake(loops: compiled.RealLoops, four: Team) -> None:
     assert np.all(numbers == 3)
 
 
-def test_a_thread_works_alone_after_a_round_that_lasted_long(loops: compiled.RealLoops, four: Team) -> None:
+def test_a_thread_works_alone_after_a_round_that_lasted_long(
+    loops: compiled.RealLoops, four: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(team, "LONGEST_ALONE", math.inf)
     numbers, add = counting(loops)
     words = four.woken(1)
     add()
@@ -109,6 +113,22 @@ def test_a_thread_works_alone_after_a_round_that_lasted_long(loops: compiled.Rea
     add()
     assert words[ROUND] == rounds + 1
     assert np.all(numbers == ROUNDS_ALONE + 3)
+
+
+def test_a_thread_does_not_work_alone_for_long(
+    loops: compiled.RealLoops, four: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, add = counting(loops)
+    words = four.woken(1)
+    for longest, rounds in ((math.inf, 1), (-1.0, 3)):  # seconds; how many of four rounds are shared
+        monkeypatch.setattr(team, "LONGEST_ALONE", longest)
+        words[MOST_LOOKS], before = -1, int(words[ROUND])
+        add()
+        words[MOST_LOOKS] = 1 << 62
+        for _ in range(3):
+            add()
+        assert words[ROUND] == before + rounds
+        words[ALONE] = 0
 
 
 @pytest.mark.skipif(
