@@ -160,7 +160,7 @@ def choose_threads(threads: int | None, shared_loops: bool = False) -> int | Non
 class HostProducts:
     """The operations that a program runs on the host, each with its number of threads.
 
-    `threads`: for large products; None leaves all to the library.
+    `threads`: for large products; None leaves all to the library. several: some have more than one.
     """
 
     def __init__(self, operations: Iterable[Operation], threads: int | None) -> None:
@@ -170,6 +170,7 @@ class HostProducts:
             self._threads = {o: _threads(o, threads) for o in operations if o.definition.flops is not None}
         self._limits = found if self._threads else None
         used = {*self._threads.values()}
+        self.several = max(used, default=1) > 1
         self._only = used.pop() if len(used) == 1 else None
 
     def of_run(self) -> ThreadsOfRun:

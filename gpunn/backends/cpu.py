@@ -191,7 +191,8 @@ class CpuProgram:
             last_uses(plan.model),
             joints(plan.model) if loops is not None and loops.reals is not None else None,
         )
-        # Threads of numpy's library wait by turning in a loop, which would disturb those that share loops.
+        # Threads of numpy's library wait by turning in a loop, and disturb those that share loops: one kind
+        # or the other.
         of_library = 1 if threads is not None and loops is not None and loops.multiply else threads
         self._products = HostProducts(_with_hosted(plan.model.operations), of_library)
         self._steps = [(step, self._products.threads(step.operation)) for step in self._graph.steps]
@@ -201,7 +202,8 @@ class CpuProgram:
         _, integers, _ = computed_kinds(plan)
         self._buffers: AbstractContextManager[object] = ShortBuffers() if integers else nullcontext()
         self._loops = loops
-        self._team = None if loops is None else team_of(threads or free_processors())
+        shares = loops is not None and not self._products.several
+        self._team = team_of(threads or free_processors()) if shares else None
         self._runner: Runner | Replays = Runner(self._products, batches(self._steps))
         if loops is not None and loops.replay is not None:
             given = *self._graph.inputs, *self._graph.variables.values()

@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,10 @@ from gpunn.backends import blas
 from gpunn.backends.blas import HostProducts, Library, Limits, choose_threads, library
 from gpunn.errors import DeviceError, ModelError
 from gpunn.model import Model
+from gpunn.ops import compiled
+from gpunn.ops.compiled import sharing
 from gpunn.types import Array, DType, Quantization, float32
+from tests.ops.compiled.plain import OF_TILES, REALS
 from tests.ops.harness import random
 from tests.ops.quantized import quantized, stored
 
@@ -92,6 +96,33 @@ def test_a_model_without_products_leaves_the_library_alone(fake: Fake) -> None:
     with model.compile("cpu", threads=2) as compiled:
         compiled(X)
     assert fake.counts == []
+
+
+@pytest.mark.parametrize(
+    ("channels", "of_tiles", "count"), [(LARGE, None, 1), (LARGE, OF_TILES, 3), (SMALL, None, 3)]
+)
+def test_threads_share_loops_or_products(
+    fake: Fake,
+    channels: int,
+    of_tiles: compiled.OfReals | None,
+    count: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found: list[int] = []
+
+    def leaky(*operands: Any) -> None:
+        found.append(sharing.threads())
+        REALS.leaky(*operands)
+
+    loops = compiled.Loops(REALS._replace(of_tiles=of_tiles, leaky=leaky), None)
+    monkeypatch.setattr("gpunn.compilation.assembly.load_loops", lambda *_: loops)
+    monkeypatch.setattr("gpunn.backends.cpu.team_of", lambda threads: SimpleNamespace(threads=threads))
+    model = products(channels)
+    model.output(*model.add("leaky_relu", model.outputs, {"alpha": 0.5}))
+    with model.compile("cpu", "sustained-speed", threads=3) as made:
+        made(X)
+    assert found == [count]
+    assert set(fake.counts) <= {3 if count == 1 else 1, 8}
 
 
 def test_numpy_gets_its_number_back_after_an_error(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
