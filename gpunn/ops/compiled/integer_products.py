@@ -23,9 +23,9 @@ Add = Callable[[Code, Any, Any, Any], Any]  # sums with products of two vectors
 
 
 class IntegerProducts(NamedTuple):
-    """What adds products: of four `bytes` in each lane, and of two numbers of 16 bits, `pairs`.
+    """The code that adds products: of four `bytes` in each lane, of two numbers of 16 bits, or `pairs`.
 
-    The first operand of bytes has no sign.
+    The first factors of bytes have no sign. sizes: of vectors and tiles.
     """
 
     sizes: Sizes

@@ -37,8 +37,8 @@ from gpunn.ops.kernels.window import Window
 from gpunn.ops.memory import aligned, scratch
 from gpunn.types import Array, Shape
 
-# Products that loops compute in one microsecond, or more
-A_MICROSECOND, CHANNELS_A_MICROSECOND = 2e5, 2e4
+# Products that loops compute in one microsecond, or more: for a sum of a tile, and for a lane of channels
+A_SUM, A_LANE = 1e3, 1.2e3
 LOW, HIGH = -128, 127  # of int8
 MOST = 2**31  # that sums must stay below
 _BYTE = np.dtype(np.uint8)
@@ -84,7 +84,8 @@ class ByteFilter(NamedTuple):
         """Return the parts of the loop for so many pixels and the threads in use."""
         weights, first, _, (groups, depth, vector, rows, *_), _ = self.operands
         kinds, read = ((pixels, rows), (len(first), VECTORS * vector)), groups * depth * pixels
-        shares = tile_shares(*kinds, weights.size * pixels / A_MICROSECOND, read < weights.size)
+        microseconds = weights.size * pixels / (A_SUM * vector * rows)
+        shares = tile_shares(*kinds, microseconds, read < weights.size)
         cut = [(*(whole_tiles(place, pixels, rows) for place in some), *lanes) for some, lanes in shares]
         parts = np.array([part for part in cut if part[0] < part[1]], np.int64)
         return np.arange(len(parts) + 1), parts
@@ -108,8 +109,9 @@ class ByteFilter(NamedTuple):
                 ends, parts = self._divided(count)
                 places: Sequence[Array] = *seen.of_tiles(self.steps, self.channels), parts
             else:
-                weights = self.operands[0].size
-                ends, places = divided(count, count * weights / CHANNELS_A_MICROSECOND, PIXELS[0]), seen
+                weights, _, _, (vector, _), _ = self.operands
+                microseconds = count * weights.size / (A_LANE * vector)
+                ends, places = divided(count, microseconds, PIXELS[0]), seen
 
             def write(out: Array) -> None:
                 results = out.reshape(-1, self.channels).view(_BYTE)
