@@ -163,6 +163,9 @@ def test_shorter_vectors_have_the_same_bits(
     pytest.importorskip("numba", reason="numba, of the extra fast-cpu, is not installed")
     if flag not in CPU_FLAGS:
         pytest.skip(f"this CPU has no {flag}")
+    own = compiled.maker().of_bytes
+    if own is not None and own.sizes == (8, int(sizes.split()[1])):
+        pytest.skip("these are the vectors of this CPU, which the other tests compute with")
     environment = {
         "NUMBA_CPU_NAME": name,
         "NUMBA_CPU_FEATURES": features,
