@@ -92,11 +92,12 @@ def test_several_blocks_have_the_bits_of_numpy(case: Case, dtype: DType, zero: i
 
 
 def check_bits(case: Case, dtype: DType, zero: int) -> None:
-    run, values = layer(case, dtype, zero)
-    (got,) = run(values)
-    with compiled.in_use(None):
-        run, _ = layer(case, dtype, zero)
-        (expected,) = run(values)
+    with np.errstate(all="ignore"):  # as in a run: products on ARM warn of lanes that they do not use
+        run, values = layer(case, dtype, zero)
+        (got,) = run(values)
+        with compiled.in_use(None):
+            run, _ = layer(case, dtype, zero)
+            (expected,) = run(values)
     np.testing.assert_array_equal(got, expected)
 
 
