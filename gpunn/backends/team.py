@@ -47,10 +47,7 @@ class Team:
     def _begin(self) -> None:
         self._words = memory_of(self.threads)
         self._words[MOST_LOOKS] = int(self._looks * LATE / PATIENCE)
-        self._alone = (
-            0,
-            0.0,
-        )  # the last round before the thread that asks worked alone, and since when it does
+        self._alone = 0, 0.0  # the last round that was shared, and since when the thread that asks is alone
         self._bells: dict[int, _thread.LockType] = {}  # by place; a thread sleeps while its one is locked
 
     def asked(self, ends: Array, operands: tuple[Any, ...]) -> Array:

@@ -34,7 +34,7 @@ from tests.ops.compiled.plain import INTEGERS, REALS
 
 found = compiled.maker()
 print(*found.of_bytes.sizes, *found.of_tiles.sizes)
-integers = INTEGERS._replace(of_bytes=found.of_bytes)
+integers = INTEGERS._replace(of_bytes=found.of_bytes, look_up=found.integers.look_up)
 reals = REALS._replace(of_tiles=found.of_tiles, depthwise=found.depthwise)
 compiled.load = lambda: compiled.Loops(reals, integers)
 sys.exit(pytest.main(sys.argv[1:]))
@@ -173,6 +173,7 @@ def test_shorter_vectors_have_the_same_bits(
     }
     tests = (
         test_loops.test_stored_integers_have_the_bits_of_numpy,
+        test_loops.test_tables_are_looked_up,
         test_real_products.test_sums_of_reals_have_the_same_bits_everywhere,
         test_real_products.test_sums_of_channels_have_the_same_bits_everywhere,
     )
