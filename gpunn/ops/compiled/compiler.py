@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gpunn.ops.compiled import rows
-from gpunn.ops.compiled.integer_products import integer_products
+from gpunn.ops.compiled.integer_products import INTEGER_PRODUCTS
 from gpunn.ops.compiled.kinds import Loop, Replay
 from gpunn.ops.compiled.numba_types import NumbaTypes
 from gpunn.ops.compiled.part_code import part_code
@@ -30,7 +30,7 @@ from gpunn.ops.compiled.team_code import (
     take,
 )
 from gpunn.ops.compiled.tiles import boxes
-from gpunn.ops.compiled.vectors import OF_REALS, Write, vector_sizes, written
+from gpunn.ops.compiled.vectors import OF_REALS, Write, by_feature, written
 
 FOLDER = Path(__file__).parent
 
@@ -41,7 +41,8 @@ class Compiler(NumbaTypes):
     def __init__(self, numba: Any, features: str) -> None:
         super().__init__(numba.types)
         self._numba, self._features = numba, features
-        self._of_bytes, self._of_reals = integer_products(features), vector_sizes(features, OF_REALS)
+        self._of_bytes = by_feature(features, INTEGER_PRODUCTS)
+        self._of_reals = by_feature(features, OF_REALS)
         self._lanes = rows.LANES if self._of_reals is None else self._of_reals.lanes
         self._waiting: list[Callable[[], Loop]] = []
         self._known: dict[Any, Any] = {}  # what stands in code of numba's for functions of this package

@@ -11,13 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from gpunn.ops.compiled.vectors import Code, Sizes, vector_sizes
-
-# Of the 32 registers of AVX-512, sums, weights and what a pixel has take 27, of the 16 of AVX 15; with AVX2
-# they take 14, as weights and pixels have two each.
-WITH_VNNI = {"+avx512vnni": Sizes(16, 12), "+avxvnni": Sizes(8, 6)}
-WITH_AVX2 = {"+avx2": Sizes(8, 4)}
-BITS = 8  # of a byte
+from gpunn.ops.compiled.vectors import BITS, Code, Sizes
 
 Add = Callable[[Code, Any, Any, Any], Any]  # sums with products of two vectors
 
@@ -31,15 +25,6 @@ class IntegerProducts(NamedTuple):
     sizes: Sizes
     bytes: Add
     pairs: Add
-
-
-def integer_products(features: str) -> IntegerProducts | None:
-    """Return the instructions of a CPU by its features, as LLVM lists them; None where it has none."""
-    for sizes, bytes, pairs in ((WITH_VNNI, _vpdpbusd, _vpdpwssd), (WITH_AVX2, _bytes_as_pairs, _add_pairs)):
-        found = vector_sizes(features, sizes)
-        if found is not None:
-            return IntegerProducts(found, bytes, pairs)
-    return None
 
 
 def _vpdpbusd(code: Code, sums: Any, seen: Any, weights: Any) -> Any:
@@ -66,3 +51,12 @@ def _bytes_as_pairs(code: Code, sums: Any, seen: Any, weights: Any) -> Any:
     for numbers, factors in (first, second):
         sums = of.add(sums, code.pair_products(numbers, factors))
     return sums
+
+
+# By the feature of a CPU that they need. Of the 32 registers of AVX-512, sums, weights and what a pixel has
+# take 27, of the 16 of AVX 15; with AVX2 they take 14, as weights and pixels have two each.
+INTEGER_PRODUCTS = {
+    "+avx512vnni": IntegerProducts(Sizes(16, 12), _vpdpbusd, _vpdpwssd),
+    "+avxvnni": IntegerProducts(Sizes(8, 6), _vpdpbusd, _vpdpwssd),
+    "+avx2": IntegerProducts(Sizes(8, 4), _bytes_as_pairs, _add_pairs),
+}

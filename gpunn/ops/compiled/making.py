@@ -27,6 +27,7 @@ from gpunn.ops.compiled.compiler import Compiler
 from gpunn.ops.compiled.kinds import IntegerLoops, Loop, OfBytes, OfReals, RealLoops, StepLoops
 from gpunn.ops.compiled.sharing import Shared
 from gpunn.ops.compiled.tiles import tile_code
+from gpunn.ops.compiled.vectors import by_feature
 
 
 class Maker(Compiler):
@@ -160,9 +161,7 @@ class Maker(Compiler):
         return self._shared(row_norms.row_norms, (x, *numbers, spreads, out))
 
     def _look_up(self) -> Shared:
-        features = self._features.split(",")
-        codes = {"+avx512vbmi": rows.look_up_code, "+avx2": rows.look_up_in_parts_code}
-        code = next((code for feature, code in codes.items() if feature in features), None)
+        code = by_feature(self._features, rows.TABLES)
         if code is None:
             self._jitable(rows.look_up_vector)
         else:

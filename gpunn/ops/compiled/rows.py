@@ -12,13 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from gpunn.ops.compiled.vectors import Bounds, Code
+from gpunn.ops.compiled.vectors import BITS, Bounds, Code
 from gpunn.types import Array
 
 LANES = 8  # of a vector, for any CPU
 ENTRIES = 64  # of a table, in a vector of bytes of AVX-512
 HALF, QUARTER = 32, 16  # bytes of a vector of AVX2, and entries that it takes bytes of
-BITS = 8  # of a place
 
 
 def lines(
@@ -137,3 +136,6 @@ def _entries(code: Code, table: Any, places: Any, bits: int) -> Any:
     lower, upper = (_entries(code, code.behind(table, k << bits - 1), places, bits - 1) for k in range(2))
     highest = of.shl(places, kind([BITS - bits] * HALF))
     return of.select(of.icmp_signed("<", highest, kind(None)), upper, lower)
+
+
+TABLES = {"+avx512vbmi": look_up_code, "+avx2": look_up_in_parts_code}  # by the feature of a CPU

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 BYTES = 4  # in a lane
+BITS = 8  # of a byte
+
+_Known = TypeVar("_Known")
 
 Bounds = tuple[float, float, int]  # of results, and their offset
 Place = Callable[[Any, Any], None]  # stores a vector, or what a row has of it, at its place in a row
@@ -23,10 +26,13 @@ class Sizes(NamedTuple):
 OF_REALS = {"+avx512f": Sizes(16, 12), "+fma": Sizes(8, 6)}
 
 
-def vector_sizes(features: str, sizes: Mapping[str, Sizes]) -> Sizes | None:
-    """Return the sizes for a CPU by its features, as LLVM lists them; None with none that is needed."""
-    known = features.split(",")
-    return next((found for feature, found in sizes.items() if feature in known), None)
+def by_feature(features: str, known: Mapping[str, _Known]) -> _Known | None:
+    """Return what is known for the first feature of these that a CPU has; None if it has none of them.
+
+    features: those of the CPU, as LLVM lists them.
+    """
+    own = features.split(",")
+    return next((found for feature, found in known.items() if feature in own), None)
 
 
 def written(write: Write, lanes: int, word: bool = False) -> Any:
@@ -72,7 +78,7 @@ class Code:
 
         self.utils: Any = cgutils  # it has no annotations
         self.builder, self.lanes, self._ir = builder, lanes, ir
-        self.vector = ir.VectorType(ir.IntType(8 * BYTES), lanes)
+        self.vector = ir.VectorType(ir.IntType(BITS * BYTES), lanes)
 
     def index(self, number: int) -> Any:
         """Return a number that counts elements."""
