@@ -41,7 +41,8 @@ class DeviceProperties:
     kebab case. subgroup_sizes: the least and the greatest number of invocations in a subgroup, None if the
     driver does not tell. parallel_invocations: how many invocations occupy the device, by the order of
     magnitude; kernels divide sums until so many invocations have work. software: whether the CPU does the
-    device's work. gathers: whether software loads what its lanes want by one instruction.
+    device's work. gathers: whether software loads what its lanes want by one instruction. texels: whether it
+    loads four elements of a constant sooner from a texture than from a buffer.
     max_loop_iterations: the most that a kernel's loop_iterations may be, None if the driver does not count
     them.
     """
@@ -52,6 +53,7 @@ class DeviceProperties:
     parallel_invocations: int = 1
     software: bool = False
     gathers: bool = False
+    texels: bool = False
     max_loop_iterations: int | None = None
 
     @property

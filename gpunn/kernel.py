@@ -161,8 +161,9 @@ class Kernel:
     which the shader's source enables. `index_bound`: software spends most of its time in finding places, and
     its code is short. `rounded_up`: its last store of four may lie in its result's padding. For lowering:
     `wide_words`, it loads and stores four elements as two words of 64 bits; `without_shifts`, it takes bytes
-    out of words by products of reals. For planning: `inlined`, its shader has the parameters as constants, so
-    that kernels with other numbers have other pipelines.
+    out of words by products of reals; `texels`, it loads fours of constants from textures. For planning:
+    `inlined`, its shader has the parameters as constants, so that kernels with other numbers have other
+    pipelines.
     `reason` says why this body was chosen (gpunn inspect --plan).
     """
 
@@ -188,6 +189,7 @@ class Kernel:
     rounded_up: bool = False
     wide_words: bool = False
     without_shifts: bool = False
+    texels: bool = False
     inlined: bool = False
     reason: str = ""
 

@@ -19,6 +19,12 @@ def usable_processors(root: Path = ROOT) -> int:
     return max(1, int(min(count, processor_quota(root))))
 
 
+def processor_features(root: Path = ROOT) -> frozenset[str]:
+    """Return what an x86 processor can do, in Linux's names (`avx2`); nothing on other systems."""
+    lines = _text(root / "proc/cpuinfo").splitlines()
+    return frozenset(next((line for line in lines if line.startswith("flags")), "").split()[2:])
+
+
 def processor_quota(root: Path = ROOT) -> float:
     """Return the processors that control groups grant this process, of version 1 or 2; inf without a limit.
 

@@ -1,4 +1,4 @@
-//!use broadcast_rows
+//!use broadcast_rows broadcast_store
 // The entry point for products whose rows a subgroup shares: an invocation keeps the sums of 16 rows x 4 channels (a
 // vec4 column) in registers. All invocations of a subgroup have the same rows, and columns side by side. A step is
 // four elements of the depth: of longer ones, compilers take longer for what is written out. Each of eight invocations
@@ -20,13 +20,9 @@
 //   add_products(sums, starts, q), which calls add_depth(); q: where the weights of the columns begin;
 //   of lib/broadcast_reals.wgsl or one of its kind: Total, the type of sums; Factor, that of an element of a factor, as
 //   it is multiplied; begin(n), which has the bias; factor_of(x), factors_of(x), the factors of one element and of
-//   four; weight_at(q); add_step(sum, w, x), which adds the products with the factors of a row; finished(m, end, n,
-//   sums), which computes what is behind the product where the library does so; stored(sum, by), what is stored of a
-//   sum, with by = finished(...);
-//   put_channels() of lib/rows.wgsl or lib/rows_of_fours.wgsl.
-// lib/broadcast_tile_4.wgsl has the same for subgroups of four.
-
-const ROWS: u32 = 16u;
+//   four; weight_at(q); add_step(sum, w, x), which adds the products with the factors of a row;
+//   what lib/broadcast_store.wgsl expects.
+// lib/broadcast_tile_4.wgsl has the same for subgroups of four, lib/broadcast_wide_tile.wgsl for weights in textures.
 
 // All its indices are constants, so compilers can keep it in registers.
 alias Sums = array<Total, ROWS>;
@@ -71,19 +67,5 @@ fn add_depth(sums: ptr<function, Sums>, places: Places, count: u32, q: u32) {
     (*sums)[13] = add_step((*sums)[13], w, subgroupBroadcast(x1, 6u));
     (*sums)[14] = add_step((*sums)[14], w, subgroupBroadcast(x0, 7u));
     (*sums)[15] = add_step((*sums)[15], w, subgroupBroadcast(x1, 7u));
-  }
-}
-
-// Stores rows from m on, in loops that move the sums up: compilers take long for each store that is written out.
-fn put_tile(m: u32, end: u32, n: u32, sums: ptr<function, Sums>) {
-  let by = finished(m, end, n, sums);
-  for (var four = m; four < min(m + ROWS, end); four += 4u) {
-    for (var r = four; r < four + 4u; r++) {
-      put_row(r, end, n, stored((*sums)[0], by));
-      (*sums)[0] = (*sums)[1];
-      (*sums)[1] = (*sums)[2];
-      (*sums)[2] = (*sums)[3];
-    }
-    advance(sums);
   }
 }

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gpunn.ops
-from gpunn.backends.webgpu.device import LAVAPIPE_LOOP_ITERATIONS
+from gpunn.backends.webgpu.properties import LAVAPIPE_LOOP_ITERATIONS
 from gpunn.backends.webgpu.shader import read_body, with_dependencies
 from gpunn.backends.webgpu.wgsl import used_libraries, without_comments
 from gpunn.types import Array

@@ -13,8 +13,9 @@ import pytest
 
 from gpunn.backends.adapter import DeviceInfo
 from gpunn.backends.webgpu import shader
-from gpunn.backends.webgpu.device import LAVAPIPE_LOOP_ITERATIONS, open_device, properties
+from gpunn.backends.webgpu.device import open_device
 from gpunn.backends.webgpu.lower import choose, lower
+from gpunn.backends.webgpu.properties import LAVAPIPE_LOOP_ITERATIONS, properties
 from gpunn.backends.webgpu.shader import read_body
 from gpunn.custom import Call, Candidate, Kernel, Read, Unsupported, op
 from gpunn.device import BASELINE, DEFAULT_LIMITS, FEATURES, HALF_PRECISION, SUBGROUPS, DeviceProperties

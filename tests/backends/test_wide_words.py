@@ -9,9 +9,11 @@ import pytest
 
 from gpunn.backends.adapter import DeviceInfo
 from gpunn.backends.webgpu import shader
-from gpunn.backends.webgpu.accessors import Binding, accessors, variables
-from gpunn.backends.webgpu.device import open_device, properties
+from gpunn.backends.webgpu.accessors import accessors
+from gpunn.backends.webgpu.bindings import Binding, variables
+from gpunn.backends.webgpu.device import open_device
 from gpunn.backends.webgpu.lower import lower
+from gpunn.backends.webgpu.properties import properties
 from gpunn.device import BASELINE, WIDE_WORDS, DeviceProperties
 from gpunn.graph.operation import Operation
 from gpunn.kernel import Kernel

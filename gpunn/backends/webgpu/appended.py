@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from gpunn.backends.webgpu.accessors import Binding, element_type, held, stores_by, vector_type
+from gpunn.backends.webgpu.bindings import Binding, element_type, held, stores_by, vector_type
 from gpunn.pointwise import Appended, Formula, Reach
 from gpunn.types import DType
 

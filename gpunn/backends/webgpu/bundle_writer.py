@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gpunn.backends.webgpu.accessors import Binding
+from gpunn.backends.webgpu.bindings import Binding
 from gpunn.backends.webgpu.calls import ZERO, Calls, synchronisation
 from gpunn.backends.webgpu.loop_memory import LoopMemory, count_words
 from gpunn.backends.webgpu.loop_shader import FOURS, MEMORY, TABLE

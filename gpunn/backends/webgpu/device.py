@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +14,7 @@ from typing import Any
 import wgpu
 from wgpu.backends.wgpu_native.extras import set_instance_extras
 
-from gpunn.backends.adapter import SOFTWARE, DeviceInfo, matches, rank
+from gpunn.backends.adapter import DeviceInfo, matches, rank
 from gpunn.backends.base import DeviceMemory
 from gpunn.backends.fork import exit_without_handlers, free, in_child
 from gpunn.backends.interrupt import driver_lock, holding
@@ -30,25 +29,15 @@ from gpunn.backends.webgpu.native import (
     submit,
 )
 from gpunn.backends.webgpu.pipelines import Pipelines
+from gpunn.backends.webgpu.properties import properties
 from gpunn.backends.webgpu.shader import ShaderKey, compile_error, generate
+from gpunn.backends.webgpu.textures import TEXELS
 from gpunn.backends.worker import side_by_side, to_the_end
-from gpunn.device import FEATURES, DeviceProperties
+from gpunn.device import FEATURES
 from gpunn.errors import DeviceError
 
 _INSTANCE_APIS = ("Vulkan", "Metal", "DX12")  # as wgpu-native's instance flags spell them
 _ADAPTER_APIS = ("Vulkan", "Metal", "D3D12")  # as its adapters report them
-
-# Invocations that occupy an adapter of a kind, by the order of magnitude: WebGPU tells no number of cores. A
-# software adapter computes one workgroup a core, which none needs to share.
-_PARALLEL = {SOFTWARE: 1, "DiscreteGPU": 1 << 15}
-_PARALLEL_OTHERWISE = 1 << 12
-
-_LAVAPIPE = "llvmpipe"  # what Mesa calls its software Vulkan
-_GATHERING = 26  # the version of Mesa from which on it gathers
-_SWIFTSHADER = "swiftshader"  # that of Google, which browsers have
-# After 65,535 iterations lavapipe ends all loops of an invocation without a word (Mesa, lp_bld_limits.h,
-# LP_MAX_TGSI_LOOP_ITERATIONS). Some are left for what libraries do.
-LAVAPIPE_LOOP_ITERATIONS = 65_000
 
 _COMPILERS = 8  # threads that compile shaders: more of them wait for one another in the driver
 
@@ -118,46 +107,6 @@ def _describe(adapter: Any) -> DeviceInfo:
         features=tuple(sorted(adapter.features)),
         pci=(info["vendor_id"], info["device_id"]),
     )
-
-
-def properties(
-    info: DeviceInfo,
-    features: Iterable[str],
-    limits: Mapping[str, int],
-    subgroup_sizes: tuple[int, int] | None,
-) -> DeviceProperties:
-    """Describe an adapter's device, opened with these features and limits, for kernel functions."""
-    return DeviceProperties(
-        features=frozenset(features),
-        limits=limits,
-        subgroup_sizes=subgroup_sizes or _software_subgroup(info.name),
-        parallel_invocations=_PARALLEL.get(info.kind, _PARALLEL_OTHERWISE),
-        software=info.kind == SOFTWARE,
-        gathers=_gathers(info),
-        max_loop_iterations=LAVAPIPE_LOOP_ITERATIONS if _LAVAPIPE in info.name.lower() else None,
-    )
-
-
-def _gathers(info: DeviceInfo) -> bool:
-    """Tell whether lavapipe loads what its lanes want by one instruction.
-
-    Mesa 26.2 does, 22.3 and 25.0 have a loop over the lanes. The versions between were not tried.
-    """
-    mesa = re.match(r"Mesa (\d+)\.", info.driver)
-    return _LAVAPIPE in info.name.lower() and mesa is not None and int(mesa[1]) >= _GATHERING
-
-
-def _software_subgroup(name: str) -> tuple[int, int] | None:
-    """Return the sizes of subgroups that a driver does not tell, by the name of a software adapter.
-
-    A subgroup is a vector of 32-bit lanes; "llvmpipe (LLVM 15.0.6, 256 bits)" has eight. SwiftShader's have
-    four on all processors.
-    """
-    if _SWIFTSHADER in name.lower():
-        return 4, 4
-    found = re.search(rf"{_LAVAPIPE}.*\b(\d+) bits", name.lower())
-    lanes = int(found[1]) // 32 if found else 0
-    return (lanes, lanes) if lanes else None
 
 
 def open_device(wanted: str | int | None, low_power: bool) -> Device:
@@ -336,8 +285,15 @@ class Device:
     def _layout(self, kinds: tuple[str, ...]) -> Any:
         if kinds not in self._layouts:
             entries = [
-                {"binding": i, "visibility": wgpu.ShaderStage.COMPUTE, "buffer": {"type": kind}}
+                {"binding": i, "visibility": wgpu.ShaderStage.COMPUTE, **_bound(kind)}
                 for i, kind in enumerate(kinds)
             ]
             self._layouts[kinds] = self.wgpu.create_bind_group_layout(entries=entries)
         return self._layouts[kinds]
+
+
+def _bound(kind: str) -> dict[str, dict[str, str]]:
+    """Return what a layout says of a binding of some kind (Binding.kind)."""
+    if kind in (texels.sampled for texels in TEXELS.values()):
+        return {"texture": {"sample_type": kind, "view_dimension": "2d"}}
+    return {"buffer": {"type": kind}}

@@ -16,15 +16,14 @@ from collections.abc import Iterator, Set
 from dataclasses import replace
 from typing import NamedTuple
 
-from gpunn.backends.webgpu.accessors import (
+from gpunn.backends.webgpu.accessors import store_function, stored_types
+from gpunn.backends.webgpu.bindings import (
     HALF,
     PACKED_TYPES,
     WORD_TYPES,
     Binding,
     element_type,
     held,
-    store_function,
-    stored_types,
     stores_by,
     vector_type,
 )
@@ -259,5 +258,5 @@ def workgroup_bytes(text: str) -> int:
 
 def unbound(key: ShaderKey) -> ShaderKey:
     """Return a key without what makes no difference inside a loop."""
-    bindings = tuple(b._replace(shared=True, wide=False) for b in key.bindings)
+    bindings = tuple(b._replace(shared=True, wide=False, texels=False) for b in key.bindings)
     return key._replace(bindings=bindings, inlined=())

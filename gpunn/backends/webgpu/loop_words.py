@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpunn.backends.webgpu.accessors import HALF, PACKED_TYPES, PAIRED_TYPES
+from gpunn.backends.webgpu.bindings import HALF, PACKED_TYPES, PAIRED_TYPES
 from gpunn.types import Array, DType
 
 

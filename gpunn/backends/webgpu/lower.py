@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from gpunn.backends.webgpu.accessors import PACKED_TYPES, PAIRED_TYPES, WORD_TYPES
+from gpunn.backends.webgpu.bindings import PACKED_TYPES, PAIRED_TYPES, WORD_TYPES
 from gpunn.backends.webgpu.loop import lower_loop
 from gpunn.backends.webgpu.memory import padded
 from gpunn.backends.webgpu.parts import in_parts
@@ -71,7 +71,8 @@ def _loop(operation: Operation, device: DeviceProperties) -> tuple[Kernel, ...] 
     if any(_form_objection(t) or _size_objection(t, device) for t in types):
         return operation.definition.host_reason
     # A workgroup of the loop runs the workgroups of its kernels, and these are none of its subgroups.
-    alone = replace(device, features=device.features - {SUBGROUPS})
+    # It has constants in its table.
+    alone = replace(device, features=device.features - {SUBGROUPS}, texels=False)
     try:
         kernels = lower_loop(operation, device, lambda inner: lower(inner, alone))
     except Unsupported as unsupported:

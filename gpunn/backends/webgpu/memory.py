@@ -8,17 +8,20 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 import wgpu
 
+from gpunn.backends.webgpu.textures import Texels, in_texels
 from gpunn.errors import DeviceError, LimitError, OutOfMemoryError
 from gpunn.kernel import Pack, ceil_div
 from gpunn.types import Array
 
 _CONSTANT = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_DST
 _ARENA = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_DST | wgpu.BufferUsage.COPY_SRC
+_TEXTURE = wgpu.TextureUsage.TEXTURE_BINDING | wgpu.TextureUsage.COPY_DST
 _STAGING = wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST
 _UNIFORM = wgpu.BufferUsage.UNIFORM | wgpu.BufferUsage.COPY_DST
 
@@ -50,11 +53,18 @@ def _digest(values: Sequence[Array | None]) -> bytes:
     return digest.digest()
 
 
+# Of a constant: its contents, how it is packed, and the kind of its texels if it lies in a texture.
+_Key: TypeAlias = tuple[bytes, Pack | None, Texels | None]
+
+
 @dataclass(slots=True)
 class Constant:
-    """A constant on the device, and the number of compilations that use it."""
+    """A constant on the device, and the number of compilations that use it.
 
-    key: tuple[bytes, Pack | None]
+    buffer: or a texture.
+    """
+
+    key: _Key
     buffer: Any
     nbytes: int
     users: int = 0
@@ -70,9 +80,9 @@ class Allocator:
         self._device = device
         self._most = int(device.limits["max-buffer-size"])
         self._limit = limit
-        # All buffers that have not been freed, with their purpose: nothing else must destroy one, as garbage
-        # collection may come in the middle of a call of the driver.
-        self._made: dict[int, tuple[Any, str]] = {}
+        # All buffers and textures that have not been freed, with purpose and bytes: nothing else must destroy
+        # one, as garbage collection may come in the middle of a call of the driver.
+        self._made: dict[int, tuple[Any, str, int]] = {}
 
     def within(self, limit: int | None) -> Allocator:
         """Return the same, but it makes no buffer with which all together have more than `limit` bytes."""
@@ -83,9 +93,13 @@ class Allocator:
     def used(self) -> dict[str, int]:
         """Return the bytes of all buffers by their purpose: fields of DeviceMemory."""
         found: dict[str, int] = {}
-        for buffer, purpose in tuple(self._made.values()):
-            found[purpose] = found.get(purpose, 0) + buffer.size
+        for _, purpose, nbytes in tuple(self._made.values()):
+            found[purpose] = found.get(purpose, 0) + nbytes
         return found
+
+    def nbytes(self, made: Any) -> int:
+        """Return the bytes of a buffer or texture that has not been freed."""
+        return self._made[id(made)][2]
 
     def arena(self, nbytes: int) -> Any:
         """Make a buffer that intermediates live in."""
@@ -113,8 +127,23 @@ class Allocator:
             self._device.queue.write_buffer(buffer, 0, data)
         return buffer
 
+    def texture(self, data: Array, texels: Texels, what: str) -> Any:
+        """Make a texture that holds an array of whole words; `what` names it in errors."""
+        rows = in_texels(data)
+        size = rows.shape[1], rows.shape[0], 1
+        make = partial(self._device.create_texture, size=size, format=texels.format, usage=_TEXTURE)
+        texture = self._new(make, rows.nbytes, "constants", what)
+        layout = {"bytes_per_row": rows[0].nbytes, "rows_per_image": len(rows)}
+        self._device.queue.write_texture({"texture": texture}, rows, layout, size)
+        return texture
+
     def _buffer(self, nbytes: int, usage: int, purpose: str, what: str) -> Any:
         size = padded(nbytes)
+        make = partial(self._device.create_buffer, size=size, usage=usage)
+        return self._new(make, size, purpose, what)
+
+    def _new(self, make: Callable[[], Any], size: int, purpose: str, what: str) -> Any:
+        """Make a buffer or texture of `size` bytes."""
         if size > self._most:
             raise DeviceError(f"{what} needs a buffer of {size} bytes, the device allows {self._most}")
         if self._limit is not None:
@@ -126,18 +155,18 @@ class Allocator:
                 )
                 raise LimitError(message, "device_bytes", self._limit, taken + size)
         try:
-            buffer = self._device.create_buffer(size=size, usage=usage)
+            made = make()
         except wgpu.GPUOutOfMemoryError as error:
             raise OutOfMemoryError(f"out of GPU memory: {what} needs {size} bytes") from error
         except Exception as error:
             raise DeviceError(f"{what}: no buffer of {size} bytes: {error}") from error
-        self._made[id(buffer)] = buffer, purpose
-        return buffer
+        self._made[id(made)] = made, purpose, size
+        return made
 
-    def free(self, buffer: Any) -> None:
-        """Free a buffer, also one that is mapped or in use; a second time nothing happens."""
-        if self._made.pop(id(buffer), None) is not None:
-            buffer.destroy()
+    def free(self, made: Any) -> None:
+        """Free a buffer or texture, also one that is mapped or in use; a second time nothing happens."""
+        if self._made.pop(id(made), None) is not None:
+            made.destroy()
 
 
 class Reclaimer:
@@ -177,23 +206,29 @@ class ConstantStore:
     def __init__(self, memory: Allocator, lock: threading.RLock) -> None:
         self._memory = memory
         self._lock = lock
-        self._constants: dict[tuple[bytes, Pack | None], Constant] = {}
+        self._constants: dict[_Key, Constant] = {}
 
     def acquire(
-        self, values: Sequence[Array | None], pack: Pack | None, what: str, memory: Allocator
+        self,
+        values: Sequence[Array | None],
+        pack: Pack | None,
+        what: str,
+        memory: Allocator,
+        texels: Texels | None = None,
     ) -> tuple[Constant, int]:
-        """Return the buffer of a constant packed from `values`, and the bytes uploaded for it now.
+        """Return a constant packed from `values`, and the bytes uploaded for it now.
 
-        Without `pack` there is one value, uploaded unchanged. `memory` makes the buffer, if it must be made.
+        Without `pack` there is one value, uploaded unchanged. `memory` makes its buffer, or a texture of
+        `texels`, if it must be made.
         """
-        key = (_digest(values), pack)
+        key = (_digest(values), pack, texels)
         with self._lock:
             constant = self._constants.get(key)
             uploaded = 0
             if constant is None:
                 data = as_words(pack(*values) if pack else values[0])
-                buffer = memory.constant(data, what)
-                constant = self._constants[key] = Constant(key, buffer, padded(data.nbytes))
+                buffer = memory.texture(data, texels, what) if texels else memory.constant(data, what)
+                constant = self._constants[key] = Constant(key, buffer, memory.nbytes(buffer))
                 uploaded = data.nbytes
             constant.users += 1
             return constant, uploaded

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpunn.backends.webgpu.accessors import Binding, element_type, held, vector_type
 from gpunn.backends.webgpu.appended import functions, value_of, values_of
+from gpunn.backends.webgpu.bindings import Binding, element_type, held, vector_type
 from gpunn.pointwise import Reach
 
 

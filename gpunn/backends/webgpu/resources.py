@@ -23,6 +23,7 @@ from gpunn.backends.webgpu.recordings import Recordings
 from gpunn.backends.webgpu.ring import Ring
 from gpunn.backends.webgpu.shader import ShaderKey, key_of, source, target
 from gpunn.backends.webgpu.stage import ReadBack, Stage, Upload
+from gpunn.backends.webgpu.textures import Texels
 from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Kernel, Note, Pack, Read, Scratch, Write
 from gpunn.planning.arenas import Slot, assign
@@ -238,8 +239,9 @@ class Resources:
         key = self._key(operation, kernel)
         pipeline, layout, new = self._pipeline(key)
         inside = within(self.plan, operation, kernel)
-        reads = (r for r in kernel.reads if r.present and r.name not in inside)
-        resources = [b for r in reads for b in _bound(self._resource(operation, r), r)]
+        bindings = zip(kernel.reads, key.bindings, strict=False)  # results are behind
+        reads = ((r, b.texture) for r, b in bindings if r.present and r.name not in inside)
+        resources = [b for r, texels in reads for b in _bound(self._resource(operation, r, texels), r)]
         for write in kernel.writes:
             resources += _bound(self._tensor(target(write, operation), write.window), write)
         resources += [params] if key.bound_params else []
@@ -279,8 +281,8 @@ class Resources:
             for number in self._begun:
                 await_submission(self.device.wgpu, number, self.device.turn)
 
-    def _resource(self, operation: Operation, read: Read) -> dict[str, Any]:
-        """Return the binding of an operand: its place in an arena, or a constant."""
+    def _resource(self, operation: Operation, read: Read, texels: Texels | None) -> Any:
+        """Return the binding of an operand: its place in an arena, or a constant, maybe in a texture."""
         operand = source(read, operation)
         if isinstance(operand, Scratch) or (operand is not None and operand.value is None):
             return self._tensor(operand, read.window)
@@ -288,13 +290,17 @@ class Resources:
         used = () if operand is None else (operand, *others)
         values = [None if o is None else o.value for o in used] or [read.value]
         what = f"a constant of {operation.op} ({operation.origin})"
-        constant = self._constant(values, read.pack, what)
+        constant = self._constant(values, read.pack, what, texels)
+        if texels:
+            return constant.buffer.create_view()
         first, nbytes = read.window or (0, constant.nbytes)
         return {"buffer": constant.buffer, "offset": first, "size": padded(nbytes)}
 
-    def _constant(self, values: Sequence[Array | None], pack: Pack | None, what: str) -> Constant:
+    def _constant(
+        self, values: Sequence[Array | None], pack: Pack | None, what: str, texels: Texels | None = None
+    ) -> Constant:
         """Return a constant on the device, `what` for errors."""
-        constant, uploaded = self.device.constants.acquire(values, pack, what, self._memory)
+        constant, uploaded = self.device.constants.acquire(values, pack, what, self._memory, texels)
         self._constants.append(constant)
         self.stats.constant_uploads += uploaded
         return constant
@@ -320,7 +326,7 @@ def device_bytes(tensor: Operand | Scratch) -> int:
     return padded(tensor.type.nbytes)
 
 
-def _bound(resource: dict[str, Any], bound: Read | Write) -> Iterator[dict[str, Any]]:
+def _bound(resource: Any, bound: Read | Write) -> Iterator[Any]:
     """Yield the bindings of an operand: one, or its segments side by side."""
     segments = bound.segments
     if segments is None:

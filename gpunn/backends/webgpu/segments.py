@@ -52,6 +52,8 @@ def _kernel(call: Call, kernel: Kernel) -> Kernel:
         kernel = replace(kernel, wide_words=True)
     if call.device.shifts_singly:
         kernel = replace(kernel, without_shifts=True)
+    if call.device.texels:
+        kernel = replace(kernel, texels=True)
     reads = tuple(_read(call, read) for read in kernel.reads)
     writes = tuple(_write(call, write) for write in kernel.writes)
     same = all(a is b for a, b in zip((*reads, *writes), (*kernel.reads, *kernel.writes), strict=True))

@@ -15,21 +15,22 @@ from importlib import resources
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from gpunn.backends.webgpu.accessors import (
+from gpunn.backends.webgpu.accessors import accessors
+from gpunn.backends.webgpu.appended import chain
+from gpunn.backends.webgpu.bindings import (
     HALF,
     PACKED_TYPES,
     PAIRED_TYPES,
     Binding,
-    accessors,
     element_type,
     has_wide_words,
     is_wide,
     variables,
     vector_type,
 )
-from gpunn.backends.webgpu.appended import chain
 from gpunn.backends.webgpu.params import literals, ordered_params, param_type
 from gpunn.backends.webgpu.prepended import rows
+from gpunn.backends.webgpu.textures import TEXELS
 from gpunn.backends.webgpu.wgsl import identifiers, used_libraries
 from gpunn.errors import DeviceError
 from gpunn.graph.operation import Operand, Operation
@@ -68,10 +69,9 @@ class ShaderKey(NamedTuple):
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Return the kind of each buffer that the pipeline binds, as WebGPU spells it."""
+        """Return the kind of each buffer or texture that the pipeline binds, as WebGPU spells it."""
         own = (b for b in self.bindings if b.dtype and not b.within)
-        buffers = (b for b in own for _ in range(b.segments.count if b.segments else 1))
-        kinds = ["storage" if b.shared else "read-only-storage" for b in buffers]
+        kinds = [b.kind for b in own for _ in range(b.segments.count if b.segments else 1)]
         return (*kinds, "uniform") if self.bound_params else tuple(kinds)
 
 
@@ -115,6 +115,8 @@ def key_of(
     that it writes, too, the names of these results.
     """
     found = (_read_binding(r, source(r, operation), apart) for r in kernel.reads)
+    if kernel.texels:
+        found = (b._replace(texels=_texels(r, operation)) for r, b in zip(kernel.reads, found, strict=True))
     reads = (b._replace(within=within.get(b.name, "")) for b in found) if within else found
     writes = (_write_binding(w, target(w, operation)) for w in kernel.writes)
     bindings = (*reads, *writes)
@@ -159,6 +161,15 @@ def _read_binding(read: Read, tensor: Operand | Scratch | None, apart: bool) -> 
     found = None if read.pitch is not None else read.rows
     place = (bound_width(read), False, shared, read.segments, *_rows(found))
     return Binding(read.name, dtype, *place, prepended=read.prepended, by_elements=read.by_elements)
+
+
+def _texels(read: Read, operation: Operation) -> bool:
+    """Tell whether a kernel for a device that has constants in textures has this operand there."""
+    tensor = source(read, operation)
+    value = tensor.value if isinstance(tensor, Operand) else read.value
+    if value is None or read.segments is not None or read.window is not None:
+        return False
+    return bound_width(read) == 4 and (read.dtype or DType.of(value.dtype)) in TEXELS
 
 
 def _write_binding(write: Write, tensor: Operand | Scratch) -> Binding:

@@ -27,15 +27,16 @@ from gpunn.kernel import (
     nested,
 )
 from gpunn.ops.call import Call
-from gpunn.ops.contraction.broadcast_tile import completed, measured, shared_sums
-from gpunn.ops.contraction.filter_packing import BLOCK, block_extents, pack_blocks
+from gpunn.ops.contraction.broadcast_tile import Gain, channels_together, completed, measured, shared_sums
+from gpunn.ops.contraction.filter_packing import block_extents, pack_blocks
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.kernels.tiling import COLUMNS, WORKGROUP
 from gpunn.ops.kernels.window import Window, window_params
 from gpunn.types import Array, DType, TensorType
 
 _MOST_BYTES = 64 << 20  # of the products
-_LOAD = 35  # products in shared rows that take as long as a product that is loaded and added
+_LOAD = Gain(35, 35, 90)  # products in shared rows that take as long as one that is loaded and added
+_IN_REGISTERS = Gain(2, 2, 4.2)  # products in shared rows that take as long as one in register tiles
 _MOST_LOADS = 25  # that are written out
 # Of what is estimated, over tiles of all channels: less does not make up for a pipeline, or is not tried.
 _GAIN, _LEAST_GAIN = 1.5, 1
@@ -100,18 +101,24 @@ class _Way(NamedTuple):
         return self.products.nbytes <= _MOST_BYTES and fits_i32(self.call.x.size, self.products.size)
 
     @property
-    def cost(self) -> int:
+    def cost(self) -> float:
         """Estimate products in shared rows that take as long."""
         pixels, depth = math.prod(self.products.shape[:3]), self.rows * self.call.x.shape[3]
         sums = self.call.y.size * math.prod(self.across.size)
-        return pixels * depth * ceil_div(self.channels, BLOCK) * BLOCK + _LOAD * sums
+        channels = ceil_div(self.channels, self._together) * self._together
+        return pixels * depth * channels + _LOAD.on(self.call.device) * sums
 
     @property
-    def cost_in_tiles(self) -> int:
-        """Estimate the same for shared rows, or for register tiles, which take twice as long."""
+    def cost_in_tiles(self) -> float:
+        """Estimate the same for shared rows, or for register tiles, which take at least twice as long."""
         channels, terms = self.call.y.shape[3], math.prod(self.call.input(1).shape[1:])
-        computed = min(ceil_div(channels, BLOCK) * BLOCK, 2 * ceil_div(channels, COLUMNS) * COLUMNS)
+        full = ceil_div(channels, self._together) * self._together
+        computed = min(full, _IN_REGISTERS.on(self.call.device) * ceil_div(channels, COLUMNS) * COLUMNS)
         return math.prod(self.call.y.shape[:3]) * terms * computed
+
+    @property
+    def _together(self) -> int:
+        return channels_together(self.call.device)
 
 
 def pack_cells(filter: Array, rows: int) -> Array:

@@ -18,7 +18,7 @@ from gpunn.types import Array, DType
 
 # Of full tiles over register tiles of words: on lavapipe those of which half is idle take 1.3 times as long.
 # Windows over few channels have a pipeline of their own, which takes lavapipe long to compile.
-OF_INTEGERS, OF_FEW_CHANNELS = Gain(1.7, 3.5), Gain(0, 3.5)
+OF_INTEGERS, OF_FEW_CHANNELS = Gain(1.7, 3.5, 3), Gain(0, 3.5, 0)
 
 
 def pack_centred(filter: Array, zero: int) -> Array:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from gpunn.kernel import ceil_div
 from gpunn.ops.call import Call
-from gpunn.ops.contraction.broadcast_tile import OF_WINDOWS, SHARED_ROWS, Gain, measured
-from gpunn.ops.contraction.filter_packing import BLOCK, STEP
+from gpunn.ops.contraction.broadcast_tile import OF_WINDOWS, SHARED_ROWS, Gain, channels_together, measured
+from gpunn.ops.contraction.filter_packing import STEP
 from gpunn.ops.kernels.tiling import COLUMNS
 from gpunn.ops.kernels.window import Window
 from gpunn.ops.kernels.workgroup_tile import TILE as WORKGROUP_TILE
@@ -22,10 +22,9 @@ REALS = (DType.FLOAT32, DType.FLOAT16)
 # the 0.1 to 0.5 s that they take to compile there.
 _WORTH = 12_000_000
 _CROWD = 4  # times what occupies a device: 512 tiles of 64 x 64 for a discrete GPU
-# Multiplications in shared rows that take as long as an element on its way from kernel to kernel, and those
-# in rows that subgroups of four share.
-_MOVED, _MOVED_BY_FOUR = 36, 22
-_OF_INTEGERS = Gain(1.2, 3.5)  # beside OF_WINDOWS, which is that of reals
+# Multiplications in shared rows that take as long as an element on its way from kernel to kernel.
+_MOVED = Gain(36, 22, 90)
+_OF_INTEGERS = Gain(1.2, 3.5, 2.1)  # beside OF_WINDOWS, which is that of reals
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +65,11 @@ class Tiling:
         return full(self.count, SHARED_ROWS)
 
     @property
-    def cost(self) -> int:
+    def cost(self) -> float:
         """Return about how many multiplications in shared rows take as long."""
         depth, channels = self.call.x.shape[3], self.call.y.shape[3]
-        product = self.rows * depth * full(channels, BLOCK)
-        moved = _MOVED_BY_FOUR if self.call.device.subgroups_of_four else _MOVED
-        return self.cells * (product + moved * self.count * (depth + channels))
+        product = self.rows * depth * full(channels, channels_together(self.call.device))
+        return self.cells * (product + _MOVED.on(self.call.device) * self.count * (depth + channels))
 
 
 def full(count: int, multiple: int) -> int:
@@ -85,7 +83,7 @@ def _direct(call: Call) -> int:
     """
     rows, depth, channels = math.prod(call.y.shape[:3]), call.x.shape[3], call.y.shape[3]
     gain = (OF_WINDOWS if call.x.dtype in REALS else _OF_INTEGERS).on(call.device)
-    computed = min(full(channels, BLOCK), int(gain * full(channels, COLUMNS)))
+    computed = min(full(channels, channels_together(call.device)), int(gain * full(channels, COLUMNS)))
     return math.prod(SIZE) * full(rows, SHARED_ROWS) * depth * computed
 
 

@@ -33,24 +33,28 @@ def products() -> Iterator[tuple[int, int, int]]:
         yield rows, depth // 8 * 8 + 8 if seed % 2 else depth, channels
 
 
-def limit_subgroups(monkeypatch: pytest.MonkeyPatch, most: int) -> str:
-    """Let kernels be made for subgroups of up to that many invocations, which smaller ones run, too.
+WIDE = "8, weights in textures"  # tiles of twice as many channels
+
+
+def limit_subgroups(monkeypatch: pytest.MonkeyPatch, tile: int | str) -> str:
+    """Let kernels be made for subgroups of up to so many invocations, which smaller ones run, too.
 
     Tiles of four need no more than four of a larger one.
     """
+    most = 8 if isinstance(tile, str) else tile
     sizes, least = open_device(None, False).properties.subgroup_sizes, min(most, 8)
     if sizes is None or sizes[0] < least or (most > 4 and sizes[1] > most):
         pytest.skip(f"the adapter has subgroups of {sizes}")
-    limit_device(monkeypatch, subgroup_sizes=(least, most))
+    limit_device(monkeypatch, subgroup_sizes=(least, most), texels=tile == WIDE)
     return "webgpu"
 
 
-@pytest.fixture(params=[4, 8, 32])
+@pytest.fixture(params=[4, 8, WIDE, 32])
 def subgroup(request: pytest.FixtureRequest, gpu: str, monkeypatch: pytest.MonkeyPatch) -> str:
     return limit_subgroups(monkeypatch, request.param)
 
 
-@pytest.fixture(params=[4, 8])
+@pytest.fixture(params=[4, 8, WIDE])
 def small_subgroup(request: pytest.FixtureRequest, gpu: str, monkeypatch: pytest.MonkeyPatch) -> str:
     return limit_subgroups(monkeypatch, request.param)
 
@@ -157,6 +161,9 @@ def bodies(rows: int, channels: int, device: DeviceProperties) -> list[str]:
         (SOFTWARE, 7, 100, [TILE, SHARED, PLAIN]),
         (replace(SOFTWARE, subgroup_sizes=(4, 4)), 49, 64, [SHARED, TILE, PLAIN]),
         (replace(SOFTWARE, subgroup_sizes=(4, 4)), 49, 40, [TILE, SHARED, PLAIN]),
+        (replace(SOFTWARE, texels=True), 49, 64, [SHARED, TILE, PLAIN]),
+        (replace(SOFTWARE, texels=True), 49, 32, [SHARED, TILE, PLAIN]),
+        (replace(SOFTWARE, texels=True), 49, 8, [TILE, SHARED, PLAIN]),
         (replace(SOFTWARE, subgroup_sizes=(4, 8)), 49, 64, [TILE, PLAIN]),
         (replace(SOFTWARE, subgroup_sizes=None), 49, 64, [TILE, PLAIN]),
         (replace(SOFTWARE, subgroup_sizes=(32, 128)), 49, 64, [TILE, PLAIN]),

@@ -15,7 +15,7 @@ from gpunn.model import Model
 from gpunn.ops.contraction.shared_integers import pack_centred, pack_words
 from gpunn.ops.kernels.window import Pair
 from tests.ops.contraction.quantized_product import ATTRS, DTYPES, Case
-from tests.ops.contraction.test_broadcast_tile import limit_subgroups
+from tests.ops.contraction.test_broadcast_tile import WIDE, limit_subgroups
 from tests.ops.harness import as_software, model_of, random, require_shared_rows, take_body
 from tests.ops.integer_checks import integer_model
 from tests.pairwise import pairwise
@@ -31,14 +31,14 @@ SHAPES = (
 )
 
 
-@pytest.fixture(params=[4, 8])
+@pytest.fixture(params=[4, 8, WIDE])
 def subgroup(request: pytest.FixtureRequest, gpu: str, monkeypatch: pytest.MonkeyPatch) -> str:
     return limit_subgroups(monkeypatch, request.param)
 
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize(
-    ("shape", "kind", "subgroup"), pairwise(SHAPES, [*DTYPES], (4, 8)), indirect=["subgroup"]
+    ("shape", "kind", "subgroup"), pairwise(SHAPES, [*DTYPES], (4, 8, WIDE)), indirect=["subgroup"]
 )
 def test_shared_rows(shape: Any, kind: str, subgroup: str, monkeypatch: pytest.MonkeyPatch) -> None:
     op, x, filter, body = shape

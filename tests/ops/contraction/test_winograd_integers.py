@@ -14,7 +14,7 @@ from gpunn.ops import OPS
 from gpunn.ops.contraction.winograd_integers import pack_whole
 from gpunn.types import Array
 from tests.ops.contraction.quantized_product import DTYPES, Case
-from tests.ops.contraction.test_broadcast_tile import limit_subgroups
+from tests.ops.contraction.test_broadcast_tile import WIDE, limit_subgroups
 from tests.ops.contraction.test_winograd import SINGLY, SOFTWARE, take_way
 from tests.ops.integer_checks import integer_model
 from tests.pairwise import pairwise
@@ -27,7 +27,7 @@ CASES: tuple[tuple[tuple[int, ...], int, dict[str, Any]], ...] = (
 )
 
 
-@pytest.fixture(params=[4, 8])
+@pytest.fixture(params=[4, 8, WIDE])
 def subgroup(request: pytest.FixtureRequest, gpu: str, monkeypatch: pytest.MonkeyPatch) -> str:
     return limit_subgroups(monkeypatch, request.param)
 
@@ -45,7 +45,7 @@ def test_a_packed_filter() -> None:
 @pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("case", "kind", "loops", "edge", "subgroup"),
-    pairwise(CASES, [*DTYPES], (True, False), (2, 4), (4, 8)),
+    pairwise(CASES, [*DTYPES], (True, False), (2, 4), (4, 8, WIDE)),
     indirect=["subgroup"],
 )
 def test_convolutions(

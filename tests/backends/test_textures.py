@@ -1,0 +1,134 @@
+"""Constants in textures: where they lie so, that all bits pass, and that their memory is counted."""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gpunn
+from gpunn.backends.adapter import DeviceInfo
+from gpunn.backends.processors import processor_features
+from gpunn.backends.webgpu import shader
+from gpunn.backends.webgpu.device import open_device
+from gpunn.backends.webgpu.lower import lower
+from gpunn.backends.webgpu.properties import loads_texels
+from gpunn.backends.webgpu.textures import ROW, in_texels
+from gpunn.device import BASELINE, DeviceProperties
+from gpunn.errors import LimitError
+from gpunn.kernel import Kernel
+from gpunn.model import Model
+from gpunn.types import Array, DType, TensorType
+from tests.ops.harness import limit_device, random
+
+TEXTURES = replace(BASELINE, software=True, texels=True)
+LAVAPIPE, MESA = "llvmpipe (LLVM 15.0.6, 256 bits)", "Mesa 22.3.6 (LLVM 15.0.6)"
+AVX2, AVX512 = frozenset({"avx", "avx2"}), frozenset({"avx", "avx2", "avx512vl"})
+
+
+@pytest.mark.parametrize(
+    ("name", "driver", "processor", "texels"),
+    [
+        (LAVAPIPE, MESA, AVX2, True),
+        (LAVAPIPE, MESA, AVX512, False),
+        (LAVAPIPE, MESA, frozenset(), False),
+        (LAVAPIPE, "Mesa 25.0.7-2~bpo12+1 (LLVM 15.0.6)", AVX2, False),
+        ("SwiftShader Device (Subzero)", "SwiftShader driver", AVX2, False),
+    ],
+)
+def test_lavapipe_has_them_where_its_loads_from_buffers_stall(
+    name: str, driver: str, processor: frozenset[str], texels: bool
+) -> None:
+    info = DeviceInfo(name, "webgpu", "CPU", driver, "Vulkan", {}, ())
+    assert loads_texels(info, processor) == texels
+
+
+def test_what_a_processor_can_do_is_in_its_flags(tmp_path: Path) -> None:
+    assert processor_features(tmp_path) == frozenset()
+    (tmp_path / "proc").mkdir()
+    text = "processor\t: 0\nflags\t\t: fpu avx avx2\n\nprocessor\t: 1\nflags\t\t: fpu avx avx2\n"
+    (tmp_path / "proc" / "cpuinfo").write_text(text, encoding="utf-8")
+    assert processor_features(tmp_path) == {"fpu", "avx", "avx2"}
+
+
+def dense(rows: int, depth: int, channels: int, dtype: DType = DType.FLOAT32) -> Model:
+    """Make a fully connected layer of constants, whose filter is packed by fours."""
+    model = Model()
+    x = model.input("x", TensorType(dtype, (rows, depth)))
+    values = [random(1, channels, depth), random(2, channels)]
+    w, bias = (model.constant(f"c{k}", value.astype(dtype.numpy)) for k, value in enumerate(values))
+    model.output(*model.add("fully_connected", [x, w, bias]))
+    return model
+
+
+def source(model: Model, device: DeviceProperties) -> str:
+    (operation,) = model.operations
+    (kernel,) = lower(operation, device)
+    assert isinstance(kernel, Kernel)
+    return shader.generate(shader.key_of(kernel, operation))
+
+
+@pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.FLOAT16])
+@pytest.mark.parametrize("device", [TEXTURES, replace(TEXTURES, texels=False)], ids=["textures", "buffers"])
+def test_constants_of_whole_words_lie_in_textures(dtype: DType, device: DeviceProperties) -> None:
+    text = source(dense(5, 8, 12, dtype), device)
+    assert ("w_data: texture_2d<f32>;" in text) == (device.texels and dtype is DType.FLOAT32)
+    assert "x_data: texture" not in text
+    assert "y_data: texture" not in text
+
+
+@pytest.mark.parametrize("words", [0, 1, 4, 7, 4 * ROW, 4 * ROW + 1, 8 * ROW + 5])
+def test_texels_follow_one_another(words: int) -> None:
+    data = np.arange(1, words + 1, dtype=np.int32)
+    rows = in_texels(data).view(np.int32)
+    assert rows.shape == (max(-(-words // (4 * ROW)), 1), min(max(-(-words // 4), 1), ROW), 4)
+    assert rows.reshape(-1)[:words].tolist() == data.tolist()
+    assert not rows.reshape(-1)[words:].any()
+
+
+def summed(constant: Array) -> Model:
+    """Make a model that copies a constant of fours behind its input."""
+    model = Model()
+    x = model.input("x", TensorType(DType.of(constant.dtype), (1, *constant.shape[1:])))
+    model.output(*model.add("concat", [x, model.constant("c", constant)], {"axis": 0}))
+    return model
+
+
+@pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.INT32])
+@pytest.mark.parametrize("rows", [3, ROW // 2 + 5])
+def test_all_bits_pass(dtype: DType, rows: int, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of NaNs with a payload, too, in one row of texels or several."""
+    limit_device(monkeypatch, texels=True)
+    bits = np.random.default_rng(7).integers(0, 1 << 32, (rows, 8), np.uint32)
+    bits[0, :4] = 0x7FC01234, 0xFF801234, 0x80000000, 0xFFFFFFFF
+    constant = bits.view(dtype.numpy)
+    with summed(constant).compile(gpu) as compiled:
+        assert all(row.kernel.texels for row in compiled.plan_rows())
+        found = np.asarray(compiled(constant[:1]))
+    assert found.tobytes() == constant[:1].tobytes() + constant.tobytes()
+
+
+def used() -> int:
+    gc.collect()
+    name = open_device(None, False).info.name
+    return next(memory.constants for memory in gpunn.memory() if memory.device == name)
+
+
+def test_textures_are_shared_counted_and_freed(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    limit_device(monkeypatch, texels=True)
+    before, constant = used(), random(1, ROW + 4, 4)
+    first, second = (summed(constant).compile(gpu) for _ in range(2))
+    whole = 2 * 16 * ROW  # two rows of texels, of which four are used in the second
+    assert used() == before + whole
+    assert [made.stats.constant_uploads for made in (first, second)] == [constant.nbytes, 0]
+    assert first.stats.resident_bytes == whole
+    first.close()
+    assert used() == before + whole
+    second.close()
+    assert used() == before
+    taken = sum(memory.constants for memory in gpunn.memory())
+    with pytest.raises(LimitError, match="device_memory_limit"):
+        summed(constant).compile(gpu, device_memory_limit=taken + constant.nbytes)
