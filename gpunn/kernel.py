@@ -297,6 +297,11 @@ def ceil_div(a: int, b: int) -> int:
     return -(-a // b)
 
 
+def power_of_two(n: int) -> int:
+    """Return the least power of two from n on, at least 1."""
+    return 1 << max(n - 1, 0).bit_length()
+
+
 def flat_threads(count: int, workgroup: int = 64) -> Grid:
     """Return threads for `count` independent invocations, folded over x and y if x alone exceeds the limit.
 
@@ -315,7 +320,7 @@ def tile_grid(columns: int, rows: int, workgroup: int = 64, block: int = 0) -> t
     A workgroup takes `block` columns, or up to 8 if that is 0, and as many rows as then fit: narrow grids
     waste no invocation.
     """
-    block = block or min(8, workgroup, 1 << max(columns - 1, 0).bit_length())
+    block = block or min(8, workgroup, power_of_two(columns))
     blocks = ceil_div(columns, block)
     groups = blocks * ceil_div(rows, workgroup // block)
     return flat_threads(groups * workgroup, workgroup), {"BLOCK": block, "BLOCKS": blocks}

@@ -92,25 +92,24 @@ fn add_depth(sums: ptr<function, Sums>, places: Places, count: u32, q: u32) {
   }
 }
 
-// Stores both columns, in a loop: compilers take long for each store that is written out.
+// Stores both columns.
 fn put_tiles(m: u32, end: u32, n: u32, sums: ptr<function, Sums>) {
-  for (var column = n; column < min(n + 16u, p.N4); column += 8u) {
-    put_tile(m, end, column, sums);
-    (*sums)[0] = (*sums)[16];
-    (*sums)[1] = (*sums)[17];
-    (*sums)[2] = (*sums)[18];
-    (*sums)[3] = (*sums)[19];
-    (*sums)[4] = (*sums)[20];
-    (*sums)[5] = (*sums)[21];
-    (*sums)[6] = (*sums)[22];
-    (*sums)[7] = (*sums)[23];
-    (*sums)[8] = (*sums)[24];
-    (*sums)[9] = (*sums)[25];
-    (*sums)[10] = (*sums)[26];
-    (*sums)[11] = (*sums)[27];
-    (*sums)[12] = (*sums)[28];
-    (*sums)[13] = (*sums)[29];
-    (*sums)[14] = (*sums)[30];
-    (*sums)[15] = (*sums)[31];
-  }
+  put_tile(m, end, n, sums);
+  (*sums)[0] = (*sums)[16];
+  (*sums)[1] = (*sums)[17];
+  (*sums)[2] = (*sums)[18];
+  (*sums)[3] = (*sums)[19];
+  (*sums)[4] = (*sums)[20];
+  (*sums)[5] = (*sums)[21];
+  (*sums)[6] = (*sums)[22];
+  (*sums)[7] = (*sums)[23];
+  (*sums)[8] = (*sums)[24];
+  (*sums)[9] = (*sums)[25];
+  (*sums)[10] = (*sums)[26];
+  (*sums)[11] = (*sums)[27];
+  (*sums)[12] = (*sums)[28];
+  (*sums)[13] = (*sums)[29];
+  (*sums)[14] = (*sums)[30];
+  (*sums)[15] = (*sums)[31];
+  put_tile(m, end, min(n + 8u, p.N4), sums);
 }

@@ -9,12 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpunn.kernel import ceil_div
+from gpunn.kernel import ceil_div, power_of_two
 from gpunn.types import Array, DType
 
-# A power of two, for places are divided by it, and no larger one, as the last row may be nearly empty. All
-# devices allow 8,192 rows (WebGPU, section 3.6.2, maxTextureDimension2D), which are 256 MiB.
-ROW = 2048
+# All devices allow 8,192 rows (WebGPU, section 3.6.2, maxTextureDimension2D), which are 128 MiB.
+ROW = 1024
 TEXEL = 16  # bytes
 
 
@@ -33,10 +32,17 @@ TEXELS = {
 
 
 def in_texels(data: Array) -> Array:
-    """Return the bytes of an array as rows of texels [rows, texels, 16], zeros behind the last."""
+    """Return the bytes of an array as rows of texels [rows, texels, 16], zeros behind the last.
+
+    Lavapipe compiles a shader again for textures whose widths are powers of two where others' were not, or
+    their heights. So all widths are, and no heights.
+    """
     count = max(ceil_div(data.nbytes, TEXEL), 1)
-    width = min(count, ROW)
-    found = np.zeros((ceil_div(count, width), width, TEXEL), np.uint8)
+    width = min(power_of_two(count), ROW)
+    height = ceil_div(count, width)
+    while power_of_two(height) == height:
+        height += 1
+    found = np.zeros((height, width, TEXEL), np.uint8)
     found.reshape(-1)[: data.nbytes] = data.reshape(-1).view(np.uint8)
     return found
 

@@ -22,6 +22,7 @@ from gpunn.kernel import (
     flat_threads,
     halving,
     keep_nan,
+    power_of_two,
     spans,
 )
 from gpunn.ops.call import Call
@@ -110,8 +111,8 @@ class _Grid:
 
     def __init__(self, cell: Cell, units: int, most: int) -> None:
         self.cell, self.units = cell, units
-        self.columns, self.room = ceil_div(units, 4), max(4, _power_of_two(units))
-        self.across = min(_power_of_two(cell.gates * self.columns), most)
+        self.columns, self.room = ceil_div(units, 4), max(4, power_of_two(units))
+        self.across = min(power_of_two(cell.gates * self.columns), most)
         self.down = min(most // self.across, self.room // 4)
         self.rows = ceil_div(units, 4 * self.down) * 4 * self.down
 
@@ -181,11 +182,6 @@ def _in_parts(
         if not last:
             states = tuple(replace(s, operand=w.output) for s, w in zip(states, after, strict=True))
     return kernels
-
-
-def _power_of_two(n: int) -> int:
-    """Return the smallest power of two from n on, at least 1."""
-    return 1 << max(n - 1, 0).bit_length()
 
 
 def _of_workgroups(count: int, across: int, down: int) -> Grid:
