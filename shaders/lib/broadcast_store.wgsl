@@ -1,8 +1,8 @@
 // How tiles of 16 rows that a subgroup shares (lib/broadcast_tile.wgsl, lib/broadcast_wide_tile.wgsl) are stored.
 // Expects Sums, an array with those of a column of the tile as its first 16; advance() and put_row() of
 // lib/broadcast_rows.wgsl;
-//   of lib/broadcast_reals.wgsl or one of its kind: finished(m, end, n, sums), which computes what is behind the product
-//   where the library does so; stored(sum, by), what is stored of a sum, with by = finished(...);
+//   of lib/broadcast_reals.wgsl or one of its kind: finished(m, end, n, sums), which computes what is behind the
+//   product where the library does so; stored(sum, by), what is stored of a sum, with by = finished(...);
 //   what put_channels() of lib/rows.wgsl or lib/rows_of_fours.wgsl expects.
 
 const ROWS: u32 = 16u;

@@ -9,7 +9,7 @@
 // Expects add_products(), step_of(), factors_at(); begin(), add_step(); p.M, p.N4, p.DOWN, p.DEPTH; what else
 // lib/broadcast_tile.wgsl expects.
 
-// Those of the first column, then those of the second. All indices are constants, so compilers can keep it in registers.
+// Those of the first column, then those of the second. All its indices are constants.
 alias Sums = array<Total, 32>;
 
 @compute @workgroup_size(WX, WY, WZ)

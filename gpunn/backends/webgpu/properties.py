@@ -1,4 +1,4 @@
-"""What the driver and the processor of an adapter mean for kernels."""
+"""Properties of a device for kernels, by the driver and the processor of its adapter."""
 
 from __future__ import annotations
 

@@ -35,33 +35,33 @@ SHARED_ROWS = 16  # rows or pixels of one tile of a subgroup, the most of any
 _FOUR = 4  # the smallest subgroups that share rows
 _ROWS_OF_FOUR = 8  # of one of their tiles
 _LEAST_ROWS = SMALL_TILE.rows + 1  # of one product: fewer are quicker in one small register tile
-_LOOPS = frozenset(
-    {"broadcast_tile", "broadcast_wide_tile"}
-)  # tiles that compute appended operations in a loop
+# Tiles that compute appended operations in a loop.
+_LOOPS = frozenset({"broadcast_tile", "broadcast_wide_tile"})
 _DEPTH = 4  # elements of the depth in a step of a tile
 
 
-class Gain(NamedTuple):
-    """Of full tiles over full register tiles: of subgroups of eight, of four, and of wide tiles."""
+class ByTile(NamedTuple):
+    """A number for each kind of tiles: those of subgroups of eight, and of four, and wide ones."""
 
     eight: float
     four: float
     wide: float
 
     def on(self, device: DeviceProperties) -> float:
-        """Return that of a device's subgroups."""
+        """Return that of a device's tiles."""
         if has_wide_tiles(device):
             return self.wide
         return self.four if device.subgroups_of_four else self.eight
 
 
+# How many times as quick as full register tiles full tiles are.
 # On lavapipe 2 with Mesa 22.3, 2.4 with Mesa 25. Tiles of which half is not needed take about as long with
 # both (docs/kernels.md), and share a pipeline with other layers, which would take longer to compile than the
 # layer to compute. A little more: for rows behind the last. On SwiftShader 1 to 1.1, and 1.2 to 1.3 for
 # windows of several cells. Wide tiles are 3.8 to 5 times as quick.
-OF_PRODUCTS, OF_WINDOWS = Gain(2.1, 1.1, 4.2), Gain(2.1, 1.25, 4.2)
+OF_PRODUCTS, OF_WINDOWS = ByTile(2.1, 1.1, 4.2), ByTile(2.1, 1.25, 4.2)
 # Of full tiles, packing included, over one row x 4 channels: 5 or more with both, 11 or more of wide ones.
-_GAIN_OF_STACKS = Gain(4, 4, 8)
+_GAIN_OF_STACKS = ByTile(4, 4, 8)
 _DEEPEST = 1 << 21  # conv_direct_broadcast divides numbers below 2^22 in f32 without an error
 
 
@@ -71,7 +71,7 @@ def with_shared_rows(
     kernels: Callable[[], Sequence[Kernel]],
     others: Iterable[Candidate],
     matrices: int = 0,
-    gain: Gain = OF_PRODUCTS,
+    gain: ByTile = OF_PRODUCTS,
 ) -> Iterator[Candidate]:
     """Yield ways to compute y [..., N], and that of shared rows: before them where it is quicker.
 
@@ -145,7 +145,7 @@ def _steps(depth: int) -> int:
     return ceil_div(depth, _DEPTH)
 
 
-def pays_off(rows: int, channels: int, device: DeviceProperties, gain: Gain, matrices: int = 0) -> bool:
+def pays_off(rows: int, channels: int, device: DeviceProperties, gain: ByTile, matrices: int = 0) -> bool:
     """Tell whether products are quicker than in register tiles, which are smaller, or those of a stack than
     in single rows.
 

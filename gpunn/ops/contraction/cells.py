@@ -27,7 +27,7 @@ from gpunn.kernel import (
     nested,
 )
 from gpunn.ops.call import Call
-from gpunn.ops.contraction.broadcast_tile import Gain, channels_together, completed, measured, shared_sums
+from gpunn.ops.contraction.broadcast_tile import ByTile, channels_together, completed, measured, shared_sums
 from gpunn.ops.contraction.filter_packing import block_extents, pack_blocks
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.kernels.tiling import COLUMNS, WORKGROUP
@@ -35,8 +35,8 @@ from gpunn.ops.kernels.window import Window, window_params
 from gpunn.types import Array, DType, TensorType
 
 _MOST_BYTES = 64 << 20  # of the products
-_LOAD = Gain(35, 35, 90)  # products in shared rows that take as long as one that is loaded and added
-_IN_REGISTERS = Gain(2, 2, 4.2)  # products in shared rows that take as long as one in register tiles
+_LOAD = ByTile(35, 35, 90)  # products in shared rows that take as long as one that is loaded and added
+_IN_REGISTERS = ByTile(2, 2, 4.2)  # products in shared rows that take as long as one in register tiles
 _MOST_LOADS = 25  # that are written out
 # Of what is estimated, over tiles of all channels: less does not make up for a pipeline, or is not tried.
 _GAIN, _LEAST_GAIN = 1.5, 1

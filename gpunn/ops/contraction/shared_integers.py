@@ -10,7 +10,7 @@ import numpy as np
 
 from gpunn.kernel import Kernel, Pack, Param, Read
 from gpunn.ops.call import Call
-from gpunn.ops.contraction.broadcast_tile import Gain, shared_sums, with_loop
+from gpunn.ops.contraction.broadcast_tile import ByTile, shared_sums, with_loop
 from gpunn.ops.contraction.filter_packing import BLOCK, block_extents, pack_bias, pack_blocks
 from gpunn.ops.contraction.product_rescaling import Rescaling
 from gpunn.ops.kernels.window import Window
@@ -18,7 +18,7 @@ from gpunn.types import Array, DType
 
 # Of full tiles over register tiles of words: on lavapipe those of which half is idle take 1.3 times as long.
 # Windows over few channels have a pipeline of their own, which takes lavapipe long to compile.
-OF_INTEGERS, OF_FEW_CHANNELS = Gain(1.7, 3.5, 3), Gain(0, 3.5, 0)
+OF_INTEGERS, OF_FEW_CHANNELS = ByTile(1.7, 3.5, 3), ByTile(0, 3.5, 0)
 
 
 def pack_centred(filter: Array, zero: int) -> Array:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from gpunn.device import SUBGROUPS
 from gpunn.kernel import Candidate, Kernel, Read, Scratch, Write, flat_threads, nested, vec_width
 from gpunn.ops.call import Call
-from gpunn.ops.contraction.broadcast_tile import OF_PRODUCTS, Gain, pays_off, row_sums
+from gpunn.ops.contraction.broadcast_tile import OF_PRODUCTS, ByTile, pays_off, row_sums
 from gpunn.ops.contraction.filter_packing import STEP, block_extents
 from gpunn.ops.kernels.tiling import ROWS, WORKGROUP
 from gpunn.ops.kernels.window import Window, window_params
@@ -27,7 +27,7 @@ def with_unfolded(
     product: Callable[[Kernel, int], Kernel],
     others: Iterable[Candidate],
     absent: int = 0,
-    gain: Gain = OF_PRODUCTS,
+    gain: ByTile = OF_PRODUCTS,
 ) -> Iterator[Candidate]:
     """Yield ways for one group and a constant filter: rows of all that windows see before others for little.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gpunn.kernel import ceil_div
 from gpunn.ops.call import Call
-from gpunn.ops.contraction.broadcast_tile import OF_WINDOWS, SHARED_ROWS, Gain, channels_together, measured
+from gpunn.ops.contraction.broadcast_tile import OF_WINDOWS, SHARED_ROWS, ByTile, channels_together, measured
 from gpunn.ops.contraction.filter_packing import STEP
 from gpunn.ops.kernels.tiling import COLUMNS
 from gpunn.ops.kernels.window import Window
@@ -23,8 +23,8 @@ REALS = (DType.FLOAT32, DType.FLOAT16)
 _WORTH = 12_000_000
 _CROWD = 4  # times what occupies a device: 512 tiles of 64 x 64 for a discrete GPU
 # Multiplications in shared rows that take as long as an element on its way from kernel to kernel.
-_MOVED = Gain(36, 22, 90)
-_OF_INTEGERS = Gain(1.2, 3.5, 2.1)  # beside OF_WINDOWS, which is that of reals
+_MOVED = ByTile(36, 22, 90)
+_OF_INTEGERS = ByTile(1.2, 3.5, 2.1)  # beside OF_WINDOWS, which is that of reals
 
 
 @dataclass(frozen=True, slots=True)

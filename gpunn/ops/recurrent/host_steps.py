@@ -7,6 +7,7 @@ halved weights; numpy takes longer for each call than for the numbers of a small
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -40,40 +41,21 @@ def prepare_lstm(call: Call) -> Run | None:
     order, limit = (call["time_major"], call["reverse"]), call["cell_clip"]
 
     units = call.input(1).shape[1]
-    shares, rest = _gates(units, *_LSTM_SHARES), _gates(units, 0.5, 0.5, 0, 0.5)
+    shares = _gates(units, *_LSTM_SHARES)
     weights_of = _kept(call, lambda r: _halved(r, shares))
 
     def run(x: Array, r: Array, h: Array, c: Array, *absent: Any) -> tuple[Array, ...]:
-        weights, sums, loops = weights_of(r), in_time(x, *order) * shares, step_loops()
-        if loops is not None and _few(h):
-            h, c, y, _ = _lstm_in_loop(loops, sums, weights, h, c, limit)
-            return h, c, np.ascontiguousarray(out_of_time(y, x, *order))
-        c = c.copy()
-        y, gates = np.empty((*sums.shape[:2], units), np.float32), np.empty(sums.shape[1:], np.float32)
-        entry, forget, cell, output = (gates[:, k * units : (k + 1) * units] for k in range(4))
-        clips = limit > 0 and not np.abs(c).max() + len(sums) <= limit  # a step adds 1 at most
-        for of_step, state in zip(sums, y, strict=True):
-            np.dot(h, weights, out=gates)
-            gates += of_step
-            np.tanh(gates, out=gates)
-            gates *= shares
-            gates += rest
-            c *= forget
-            cell *= entry
-            c += cell
-            if clips:
-                np.clip(c, -limit, limit, out=c)
-            h = np.multiply(np.tanh(c, out=cell), output, out=state)
-        return h.copy(), c, np.ascontiguousarray(out_of_time(y, x, *order))
+        h, c, y, _ = _lstm(in_time(x, *order) * shares, weights_of(r), h, c, limit)
+        return h, c, np.ascontiguousarray(out_of_time(y, x, *order))
 
     return run
 
 
-def lstm_in_loop(call: Call) -> Run | None:
-    """Return a whole LSTM over a sequence, of the gates that are usual, as a function of its operands.
+def prepare_whole_lstm(call: Call) -> Run | None:
+    """Return an LSTM over a sequence, of the gates that are usual, as a function of its operands.
 
-    It asks for loops. None for single steps, for peepholes, projections, norms and other activations, and for
-    layers that BLAS multiplies sooner.
+    None for single steps, for peepholes, projections, norms and other activations, and for large layers, of
+    whose weights it would have a copy.
     """
     usual = (
         call.x.dtype is DType.FLOAT32 and call.x.size and call.x.rank == 3 and call["activation"] == "tanh"
@@ -95,30 +77,47 @@ def lstm_in_loop(call: Call) -> Run | None:
 
     def run(*operands: Array) -> tuple[Array, ...]:
         nonlocal known
-        x, h, c, loops = operands[0], operands[18], operands[19], step_loops()
-        assert loops is not None
+        x, h, c = operands[0], operands[18], operands[19]
         found = known or weights_of([operands[k] for k in _OF_GATES])
         known = found if constant else None
         of_x, weights, bias = found
         steps = in_time(x, *order)
         sums = np.dot(steps.reshape(-1, steps.shape[2]), of_x)
         sums += bias
-        h, c, y, gates = _lstm_in_loop(loops, sums.reshape(*steps.shape[:2], -1), weights, h, c, limit)
+        h, c, y, gates = _lstm(sums.reshape(*steps.shape[:2], -1), weights, h, c, limit)
         return gates, h, c, np.ascontiguousarray(out_of_time(y, x, *order))
 
     return run
 
 
-def _lstm_in_loop(
-    loops: StepLoops, sums: Array, weights: Array, h: Array, c: Array, limit: float
-) -> tuple[Array, Array, Array, Array]:
-    """Return the last states, all output states, and the gates of the last step."""
-    units, (h, c), y = h.shape[1], (h.copy(), c.copy()), np.empty((*sums.shape[:2], h.shape[1]), np.float32)
-    gates = np.empty((len(h), 4 * units), np.float32)
-    memory = _memory(loops, 4 * units), _memory(loops, units)
-    clip = np.float32(limit if limit > 0 else np.inf)
-    loops.lstm(np.ascontiguousarray(sums), weights, h, c, clip, *memory, gates, y)
-    return h, c, y, gates
+def _lstm(sums: Array, weights: Array, h: Array, c: Array, limit: float) -> tuple[Array, Array, Array, Array]:
+    """Return the last states, all output states, and the gates of the last step, in the order of lstm().
+
+    sums: those with x, each gate's times its share, as are the weights of the state.
+    """
+    units, loops, c = h.shape[1], step_loops(), c.copy()
+    y, gates = np.empty((*sums.shape[:2], units), np.float32), np.empty(sums.shape[1:], np.float32)
+    if loops is not None and _few(h):
+        h, clip = h.copy(), np.float32(limit if limit > 0 else np.inf)
+        memory = _memory(loops, 4 * units), _memory(loops, units)
+        loops.lstm(np.ascontiguousarray(sums), weights, h, c, clip, *memory, gates, y)
+        return h, c, y, gates
+    shares, rest = _gates(units, *_LSTM_SHARES), _gates(units, 0.5, 0.5, 0, 0.5)
+    entry, forget, cell, output = (gates[:, k * units : (k + 1) * units] for k in range(4))
+    clips = limit > 0 and not np.abs(c).max() + len(sums) <= limit  # a step adds 1 at most
+    added = np.empty_like(c)
+    for of_step, state in zip(sums, y, strict=True):
+        np.dot(h, weights, out=gates)
+        gates += of_step
+        np.tanh(gates, out=gates)
+        gates *= shares
+        gates += rest
+        c *= forget
+        c += np.multiply(cell, entry, out=added)
+        if clips:
+            np.clip(c, -limit, limit, out=c)
+        h = np.multiply(np.tanh(c, out=added), output, out=state)
+    return h.copy(), c, y, np.concatenate((entry, cell, forget, output), axis=1)
 
 
 def _kept(call: Call, make: Callable[[Array], _Made]) -> Callable[[Array], _Made]:
@@ -252,9 +251,12 @@ def _usual(call: Call, activations: tuple[str, ...]) -> bool:
     return call.x.dtype is DType.FLOAT32 and call.x.size > 0 and tuple(call["activations"]) == activations
 
 
+@lru_cache
 def _gates(units: int, *numbers: float) -> Array:
-    """Return a number for each unit of each gate."""
-    return np.repeat(np.array(numbers, np.float32), units)
+    """Return a number for each unit of each gate, for all to read."""
+    found = np.repeat(np.array(numbers, np.float32), units)
+    found.setflags(write=False)
+    return found
 
 
 def _halved(r: Array, shares: Array) -> Array:

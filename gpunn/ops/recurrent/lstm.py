@@ -7,7 +7,7 @@ fused activation. Accuracy: as in rnn.py; in a sequence the error of a state goe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,12 +15,11 @@ import numpy as np
 from gpunn.ops.accuracy import EPS, Accuracy, Evaluation
 from gpunn.ops.call import Call
 from gpunn.ops.check import expect_float
-from gpunn.ops.compiled import step_loops
 from gpunn.ops.elementwise.unary import apply_activation
 from gpunn.ops.gradient import formula
 from gpunn.ops.op import Op, matrices, op
 from gpunn.ops.recurrent import basic_lstm_integer, formulas
-from gpunn.ops.recurrent.host_steps import lstm_in_loop
+from gpunn.ops.recurrent.host_steps import prepare_whole_lstm
 from gpunn.ops.recurrent.lstm_cell import Cell, Gate
 from gpunn.ops.recurrent.lstm_integer import expect_integers, gates_type
 from gpunn.ops.recurrent.lstm_integer8 import INTEGER
@@ -131,25 +130,11 @@ def _error(evaluation: Evaluation) -> Array:
     return np.asarray(4 * (2 * terms + 2) * EPS * size * (cell + 2) * projection)
 
 
-def _prepare(call: Call) -> Callable[..., tuple[Array, ...]] | None:
-    in_loop = lstm_in_loop(call)
-    if in_loop is None:
-        return None
-    attrs = {name: call[name] for name in lstm.attributes}
-
-    def run(*operands: Array) -> tuple[Array, ...]:
-        if step_loops() is not None:
-            return in_loop(*operands)
-        return tuple(map(np.ascontiguousarray, lstm.reference(*operands, **attrs)))
-
-    return run
-
-
 @op(
     _infer_lstm,
     host_reason=HOST,
     precise=True,
-    prepare=_prepare,
+    prepare=prepare_whole_lstm,
     quantized=INTEGER,
     flops=matrices(*range(1, 9), 16),
     accuracy=Accuracy(formula=_error),
