@@ -36,10 +36,11 @@ AVX2, AVX512 = frozenset({"avx", "avx2"}), frozenset({"avx", "avx2", "avx512vl"}
         (LAVAPIPE, MESA, AVX512, False),
         (LAVAPIPE, MESA, frozenset(), False),
         (LAVAPIPE, "Mesa 25.0.7-2~bpo12+1 (LLVM 15.0.6)", AVX2, False),
-        ("SwiftShader Device (Subzero)", "SwiftShader driver", AVX2, False),
+        ("SwiftShader Device (Subzero)", "SwiftShader driver", AVX512, True),
+        ("AMD Radeon RX 6800 (RADV NAVI21)", "Mesa 22.3.6", AVX2, False),
     ],
 )
-def test_lavapipe_has_them_where_its_loads_from_buffers_stall(
+def test_software_has_them_where_it_loads_them_sooner_than_from_buffers(
     name: str, driver: str, processor: frozenset[str], texels: bool
 ) -> None:
     info = DeviceInfo(name, "webgpu", "CPU", driver, "Vulkan", {}, ())

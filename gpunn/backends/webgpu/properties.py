@@ -58,11 +58,14 @@ def _gathers(info: DeviceInfo) -> bool:
 
 
 def loads_texels(info: DeviceInfo, processor: frozenset[str]) -> bool:
-    """Tell whether lavapipe loads fours from textures sooner than from buffers, on an x86 processor.
+    """Tell whether software loads fours from textures sooner than from buffers.
 
-    Mesa 22.3 puts the words that it loads from a buffer into a vector one by one: without AVX-512 through
-    memory, and it waits for each. 25.0 does so in registers. The versions between were not tried.
+    SwiftShader does. Lavapipe of Mesa 22.3 puts the words that it loads from a buffer into a vector one by
+    one: without AVX-512 through memory, and it waits for each. That of 25.0 does so in registers. The
+    versions between, and other than x86 processors, were not tried.
     """
+    if _SWIFTSHADER in info.name.lower():
+        return True
     mesa = _mesa(info)
     return mesa is not None and mesa < _WITHOUT_STALLS and "avx" in processor and "avx512vl" not in processor
 
