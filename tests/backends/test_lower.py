@@ -253,6 +253,7 @@ def test_a_device_is_described_by_its_adapter(name: str, kind: str, parallel: in
         subgroup_sizes=(8, 32),
         parallel_invocations=parallel,
         software=kind == "CPU",
+        texels="SwiftShader" in name,
         max_loop_iterations=loops,
     )
 

@@ -16,7 +16,7 @@ from gpunn.backends.webgpu import shader
 from gpunn.backends.webgpu.device import open_device
 from gpunn.backends.webgpu.lower import lower
 from gpunn.backends.webgpu.properties import loads_texels
-from gpunn.backends.webgpu.textures import ROW, in_texels
+from gpunn.backends.webgpu.textures import ROW, TEXELS, in_texels
 from gpunn.device import BASELINE, DeviceProperties
 from gpunn.errors import LimitError
 from gpunn.kernel import Kernel
@@ -26,6 +26,7 @@ from tests.ops.harness import limit_device, random
 
 TEXTURES = replace(BASELINE, software=True, texels=True)
 LAVAPIPE, MESA = "llvmpipe (LLVM 15.0.6, 256 bits)", "Mesa 22.3.6 (LLVM 15.0.6)"
+DTYPES = (DType.FLOAT32, DType.INT32, DType.FLOAT16, DType.INT16, DType.INT8, DType.BOOL, DType.INT64)
 AVX2, AVX512 = frozenset({"avx", "avx2"}), frozenset({"avx", "avx2", "avx512vl"})
 
 
@@ -72,26 +73,27 @@ def source(model: Model, device: DeviceProperties) -> str:
     return shader.generate(shader.key_of(kernel, operation))
 
 
-@pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.FLOAT16])
+@pytest.mark.parametrize(("dtype", "texels"), [(DType.FLOAT32, "f32"), (DType.FLOAT16, "u32")])
 @pytest.mark.parametrize("device", [TEXTURES, replace(TEXTURES, texels=False)], ids=["textures", "buffers"])
-def test_constants_of_whole_words_lie_in_textures(dtype: DType, device: DeviceProperties) -> None:
+def test_constants_lie_in_textures(dtype: DType, texels: str, device: DeviceProperties) -> None:
     text = source(dense(5, 8, 12, dtype), device)
-    assert ("w_data: texture_2d<f32>;" in text) == (device.texels and dtype is DType.FLOAT32)
+    assert (f"w_data: texture_2d<{texels}>;" in text) == device.texels
     assert "x_data: texture" not in text
     assert "y_data: texture" not in text
 
 
-@pytest.mark.parametrize("words", [0, 1, 4, 7, 4 * ROW, 4 * ROW + 1, 8 * ROW + 5])
-def test_texels_follow_one_another(words: int) -> None:
-    data = np.arange(1, words + 1, dtype=np.int32)
-    rows = in_texels(data).view(np.int32)
-    height, width, _ = rows.shape
-    assert width <= ROW
-    assert width & (width - 1) == 0 < height & (height - 1), (
-        "lavapipe compiles a shader for each kind of size"
-    )
-    assert rows.reshape(-1)[:words].tolist() == data.tolist()
-    assert not rows.reshape(-1)[words:].any()
+@pytest.mark.parametrize("kind", TEXELS)
+@pytest.mark.parametrize("words", [0, 1, 4, 7, ROW // 4, ROW // 4 + 1, ROW // 2 + 5])
+def test_texels_follow_one_another(words: int, kind: str) -> None:
+    data, texels = np.arange(1, words + 1, dtype=np.int32), TEXELS[kind]
+    rows = in_texels(data, texels)
+    height, width, nbytes = rows.shape
+    assert nbytes == texels.nbytes
+    assert width <= texels.row
+    assert width & (width - 1) == 0 < height & (height - 1), "another kind of size is another shader"
+    found = rows.reshape(-1).view(np.int32)
+    assert found[:words].tolist() == data.tolist()
+    assert not found[words:].any()
 
 
 def summed(constant: Array) -> Model:
@@ -102,14 +104,23 @@ def summed(constant: Array) -> Model:
     return model
 
 
-@pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.INT32])
-@pytest.mark.parametrize("rows", [3, ROW // 2 + 5])
-def test_all_bits_pass(dtype: DType, rows: int, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("columns", [8, 7])
+@pytest.mark.parametrize("rows", [3, ROW // 16 + 5])
+def test_all_bits_pass(
+    dtype: DType, columns: int, rows: int, gpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Those of NaNs with a payload, too, in one row of texels or several."""
     limit_device(monkeypatch, texels=True)
-    bits = np.random.default_rng(7).integers(0, 1 << 32, (rows, 8), np.uint32)
-    bits[0, :4] = 0x7FC01234, 0xFF801234, 0x80000000, 0xFFFFFFFF
-    constant = bits.view(dtype.numpy)
+    nbytes = columns * dtype.numpy.itemsize
+    drawn = np.random.default_rng(7).integers(0, 256, (rows, nbytes), np.uint8)
+    drawn[0, :4] = 0x34, 0x12, 0xC0, 0x7F
+    drawn[1, :4] = 0x34, 0x12, 0x80, 0xFF
+    constant = drawn.view(dtype.numpy)
+    if dtype is DType.FLOAT16:
+        constant[np.isnan(constant)] = 1
+    if dtype is DType.BOOL:
+        constant = drawn > 127
     with summed(constant).compile(gpu) as compiled:
         assert all(row.kernel.texels for row in compiled.plan_rows())
         found = np.asarray(compiled(constant[:1]))
@@ -124,9 +135,9 @@ def used() -> int:
 
 def test_textures_are_shared_counted_and_freed(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
     limit_device(monkeypatch, texels=True)
-    before, constant = used(), random(1, ROW + 4, 4)
+    before, constant = used(), random(1, ROW // 16 + 4, 4)
     first, second = (summed(constant).compile(gpu) for _ in range(2))
-    whole = 3 * 16 * ROW  # two rows of texels, of which four are used in the second, and one to make three
+    whole = 3 * ROW  # two rows of texels, of which four are used in the second, and one to make three
     assert used() == before + whole
     assert [made.stats.constant_uploads for made in (first, second)] == [constant.nbytes, 0]
     assert first.stats.resident_bytes == whole

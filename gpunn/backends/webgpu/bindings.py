@@ -76,7 +76,8 @@ class Binding(NamedTuple):
     `by_elements`: load_ and its kind do.
     `wide`: bound as words of 64 bits, unless the code stores single elements. `in_loop`: the body computes
     the appended operations, not its stores. `within`: the result in whose binding it lies, a part of one
-    tensor as the other. `texels`: a constant in a texture.
+    tensor as the other. `texels`: a constant in a texture, where
+    there are texels for its type.
     """
 
     name: str
@@ -105,7 +106,17 @@ class Binding(NamedTuple):
     @property
     def texture(self) -> Texels | None:
         """Return the kind of its texels; None: it lies in a buffer."""
-        return TEXELS[self.dtype] if self.texels and self.dtype else None
+        return TEXELS.get(self.element) if self.texels else None
+
+    @property
+    def element(self) -> str:
+        """Return the WGSL type of what its buffer is an array of, as long as nothing else is said."""
+        assert self.dtype is not None
+        if self.dtype in PACKED_TYPES:
+            return "u32"
+        if self.dtype in PAIRED_TYPES:
+            return "vec2<u32>" if self.fours else "u32"
+        return vector_type(WORD_TYPES[self.dtype]) if self.fours else WORD_TYPES[self.dtype]
 
     @property
     def kind(self) -> str:
@@ -186,15 +197,10 @@ def variables(binding: Binding, slot: int, lanes: int, names: frozenset[str]) ->
     if binding.texture:
         yield f"@group(0) @binding({slot}) var {binding.data}: texture_2d<{binding.texture.element}>;"
         return
+    element = binding.element
     if by_parts(binding, lanes, names):
         element = "atomic<u32>"
-    elif binding.dtype in PACKED_TYPES:
-        element = "u32"
-    elif binding.dtype in PAIRED_TYPES:
-        element = "vec2<u32>" if binding.fours else "u32"
-    else:
-        element = WORD_TYPES[binding.dtype]
-        element = vector_type(element) if binding.fours else element
-        element = "vec2<u64>" if is_wide(binding, lanes, names) else element
+    elif is_wide(binding, lanes, names):
+        element = "vec2<u64>"
     access = "read_write" if binding.shared else "read"
     yield f"@group(0) @binding({slot}) var<storage, {access}> {binding.data}: array<{element}>;"

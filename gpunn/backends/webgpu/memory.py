@@ -129,7 +129,7 @@ class Allocator:
 
     def texture(self, data: Array, texels: Texels, what: str) -> Any:
         """Make a texture that holds an array of whole words; `what` names it in errors."""
-        rows = in_texels(data)
+        rows = in_texels(data, texels)
         size = rows.shape[1], rows.shape[0], 1
         make = partial(self._device.create_texture, size=size, format=texels.format, usage=_TEXTURE)
         texture = self._new(make, rows.nbytes, "constants", what)

@@ -30,7 +30,7 @@ from gpunn.backends.webgpu.bindings import (
 )
 from gpunn.backends.webgpu.params import literals, ordered_params, param_type
 from gpunn.backends.webgpu.prepended import rows
-from gpunn.backends.webgpu.textures import TEXELS
+from gpunn.backends.webgpu.textures import MOST_BYTES, MOST_TEXTURES
 from gpunn.backends.webgpu.wgsl import identifiers, used_libraries
 from gpunn.errors import DeviceError
 from gpunn.graph.operation import Operand, Operation
@@ -40,6 +40,7 @@ from gpunn.rows import Rows, Walk
 from gpunn.types import DType
 
 SUFFIX = ".wgsl"
+_MOST_PACKED = 8  # times the bytes of a constant that it may have if it is packed and does not say how many
 _WITHOUT_SHIFTS = "bytes_by_reals"  # in shaders/lib, in the place of "bytes"
 
 
@@ -116,7 +117,8 @@ def key_of(
     """
     found = (_read_binding(r, source(r, operation), apart) for r in kernel.reads)
     if kernel.texels:
-        found = (b._replace(texels=_texels(r, operation)) for r, b in zip(kernel.reads, found, strict=True))
+        known = [r.name for r in kernel.reads if _fits_texture(r, operation)][:MOST_TEXTURES]
+        found = (b._replace(texels=b.name in known) for b in found)
     reads = (b._replace(within=within.get(b.name, "")) for b in found) if within else found
     writes = (_write_binding(w, target(w, operation)) for w in kernel.writes)
     bindings = (*reads, *writes)
@@ -163,13 +165,14 @@ def _read_binding(read: Read, tensor: Operand | Scratch | None, apart: bool) -> 
     return Binding(read.name, dtype, *place, prepended=read.prepended, by_elements=read.by_elements)
 
 
-def _texels(read: Read, operation: Operation) -> bool:
-    """Tell whether a kernel for a device that has constants in textures has this operand there."""
+def _fits_texture(read: Read, operation: Operation) -> bool:
+    """Tell whether a kernel of an operation reads all of a constant that a texture has room for."""
     tensor = source(read, operation)
     value = tensor.value if isinstance(tensor, Operand) else read.value
     if value is None or read.segments is not None or read.window is not None:
         return False
-    return bound_width(read) == 4 and (read.dtype or DType.of(value.dtype)) in TEXELS
+    nbytes = read.nbytes or value.nbytes * (1 if read.pack is None else _MOST_PACKED)
+    return nbytes <= MOST_BYTES
 
 
 def _write_binding(write: Write, tensor: Operand | Scratch) -> Binding:
