@@ -82,6 +82,14 @@ def test_constants_lie_in_textures(dtype: DType, texels: str, device: DeviceProp
     assert "y_data: texture" not in text
 
 
+@pytest.mark.parametrize(("limit", "most"), [("MOST_BYTES", 16), ("MOST_TEXTURES", 0)])
+def test_what_is_too_much_for_textures_stays_in_buffers(
+    limit: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shader, limit, most)
+    assert "w_data: array<vec4<f32>>" in source(dense(5, 8, 12), TEXTURES)
+
+
 @pytest.mark.parametrize("kind", TEXELS)
 @pytest.mark.parametrize("words", [0, 1, 4, 7, ROW // 4, ROW // 4 + 1, ROW // 2 + 5])
 def test_texels_follow_one_another(words: int, kind: str) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from gpunn.kernel import ceil_div, power_of_two
 from gpunn.types import Array
 
-ROW = 16 << 10
+ROW = 4 << 10
 # What all devices allow (WebGPU, section 3.6.2): 8,192 rows (maxTextureDimension2D), of which in_texels() may
 # add one, and so many textures of a kernel (maxSampledTexturesPerShaderStage).
 MOST_BYTES = (8192 - 1) * ROW
