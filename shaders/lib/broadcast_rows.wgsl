@@ -1,10 +1,21 @@
 //!use tiles
-// What tiles have in common whose rows a subgroup shares (lib/broadcast_tile.wgsl, lib/broadcast_tile_4.wgsl): where
-// rows and weights begin, how steps are multiplied, and how rows are stored. Expects Sums, Total, Factor, Start,
-// start(), next_start(), weight_at(), p.N, p.N4, p.DEPTH, put_channels(),
+// What tiles have in common whose rows a subgroup shares (lib/broadcast_tile.wgsl, lib/broadcast_tile_4.wgsl,
+// lib/broadcast_wide_tile.wgsl): which rows these are, where rows and weights begin, how steps are multiplied, and how
+// rows are stored. Expects ROWS, those of a tile, Sums, Total, Factor, Start, start(), next_start(), weight_at(), p.M,
+// p.DOWN, p.N, p.N4, p.DEPTH, put_channels(),
 // plus_product(sum, w, x), a sum with the products of four weights and one factor.
 
 const STEP: u32 = 4u;
+
+// The rows of a tile, from m on, of those of a matrix, which end with `end`; its column, in invocations.
+struct TileRows { matrix: u32, m: u32, end: u32, column: u32 }
+
+fn tile_rows(at: Invocation) -> TileRows {
+  let tile = tile_of(at);
+  let matrix = tile.row / p.DOWN;
+  let m = matrix * p.M + (tile.row - matrix * p.DOWN) * ROWS;
+  return TileRows(matrix, m, (matrix + 1u) * p.M, tile.column);
+}
 
 // Where the two rows begin of which an invocation loads elements.
 alias Starts = array<Start, 2>;

@@ -29,18 +29,15 @@ alias Sums = array<Total, ROWS>;
 
 @compute @workgroup_size(WX, WY, WZ)
 fn main(at: Invocation) {
-  let tile = tile_of(at);
-  let matrix = tile.row / p.DOWN;
-  let m = matrix * p.M + (tile.row - matrix * p.DOWN) * ROWS;
-  let end = (matrix + 1u) * p.M;
-  let n = min(tile.column, p.N4 - 1u);
+  let rows = tile_rows(at);
+  let n = min(rows.column, p.N4 - 1u);
   let first = begin(n);
   var sums = Sums(
     first, first, first, first, first, first, first, first,
     first, first, first, first, first, first, first, first,
   );
-  add_products(&sums, starts(m + at.local.x % 8u * 2u, end), first_weight(matrix, n));
-  if (tile.column < p.N4) { put_tile(m, end, n, &sums); }
+  add_products(&sums, starts(rows.m + at.local.x % 8u * 2u, rows.end), first_weight(rows.matrix, n));
+  if (rows.column < p.N4) { put_tile(rows.m, rows.end, n, &sums); }
 }
 
 // Adds the products of the first `count` steps of a depth, whose weights begin at q. The factors are loaded first:

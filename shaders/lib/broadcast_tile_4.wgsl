@@ -16,20 +16,17 @@ alias Sums = array<Total, 16>;
 
 @compute @workgroup_size(WX, WY, WZ)
 fn main(at: Invocation) {
-  let tile = tile_of(at);
-  let matrix = tile.row / p.DOWN;
-  let m = matrix * p.M + (tile.row - matrix * p.DOWN) * ROWS;
-  let end = (matrix + 1u) * p.M;
+  let rows = tile_rows(at);
   let rank = at.local.x % 4u;
-  let n = tile.column / 4u * 8u + rank;
+  let n = rows.column / 4u * 8u + rank;
   let first = begin(n);
   let second = begin(n + 4u);
   var sums = Sums(
     first, second, first, second, first, second, first, second,
     first, second, first, second, first, second, first, second,
   );
-  add_products(&sums, starts(m + rank * 2u, end), first_weight(matrix, n));
-  put_tile(m, end, n, &sums);
+  add_products(&sums, starts(rows.m + rank * 2u, rows.end), first_weight(rows.matrix, n));
+  put_tile(rows.m, rows.end, n, &sums);
 }
 
 // Adds the products of the first `count` steps of a depth, whose weights begin at q.

@@ -14,12 +14,9 @@ alias Sums = array<Total, 32>;
 
 @compute @workgroup_size(WX, WY, WZ)
 fn main(at: Invocation) {
-  let tile = tile_of(at);
-  let matrix = tile.row / p.DOWN;
-  let m = matrix * p.M + (tile.row - matrix * p.DOWN) * ROWS;
-  let end = (matrix + 1u) * p.M;
+  let rows = tile_rows(at);
   let rank = at.local.x % 8u;
-  let n = tile.column / 8u * 16u + rank;
+  let n = rows.column / 8u * 16u + rank;
   let first = begin(n);
   let second = begin(min(n + 8u, p.N4 - 1u));
   var sums = Sums(
@@ -28,8 +25,8 @@ fn main(at: Invocation) {
     second, second, second, second, second, second, second, second,
     second, second, second, second, second, second, second, second,
   );
-  add_products(&sums, starts(m + rank * 2u, end), first_weight(matrix, n));
-  put_tiles(m, end, n, &sums);
+  add_products(&sums, starts(rows.m + rank * 2u, rows.end), first_weight(rows.matrix, n));
+  put_tiles(rows.m, rows.end, n, &sums);
 }
 
 // Adds the products of the first `count` steps of a depth, whose weights begin at q.

@@ -6,7 +6,6 @@ shaders/README.md describes them for authors of shaders.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
 from gpunn.backends.webgpu.bindings import (
     PACKED_TYPES,
@@ -67,7 +66,7 @@ def accessors(binding: Binding, result: str, lanes: int, names: frozenset[str]) 
         "loadv": (vector, four) if lanes == 4 else (scalar, one),
         "splat": (vector, same) if lanes == 4 else (scalar, one),
         "int": ("i32", f"i64_to_i32({one})" if scalar == "I64" else f"i32({one})"),
-        "word": ("u32", _at(binding, "i")),
+        "word": ("u32", f"{binding.data}[i]"),
     }
     for alias, kind in ((f"T_{binding.name}", scalar), (f"V_{binding.name}", results["loadv"][0])):
         if alias in names:
@@ -126,32 +125,35 @@ def _in_segment(binding: Binding, verb: str, lanes: int, value: str = "") -> str
     return " ".join(calls)
 
 
-def _at(binding: Binding, place: str) -> str:
-    """Write WGSL for what lies at a place in the buffer or texture of an operand."""
-    return binding.texture.load(binding.data, place) if binding.texture else f"{binding.data}[{place}]"
+def _four(binding: Binding, place: str) -> str:
+    """Write WGSL for the words of four elements that are bound together, at a place among such fours."""
+    if binding.texture:
+        return binding.texture.load(binding.data, place)
+    four = f"{binding.data}[{place}]"
+    if not binding.wide:
+        return four
+    assert binding.dtype is not None
+    return f"bitcast<{vector_type(element_type(binding.dtype))}>(four_words({four}))"
 
 
 def _loads(binding: Binding, scalar: str) -> tuple[str, str]:
     """Return expressions for element i and for the four elements from 4 i on; `scalar`: an element's type."""
+    data = binding.data
     if binding.dtype is None:
         return f"{scalar}()", f"{vector_type(scalar)}()"
-    at = partial(_at, binding)
     if binding.dtype in PACKED_TYPES:
         signs, kind = PACKED_TYPES[binding.dtype]
-        one = f"i32(extractBits(bitcast<{kind}>({at('i >> 2u')}), (i & 3u) * 8u, 8u))"
-        return one, f"{signs}_bytes({at('i')})"
+        one = f"i32(extractBits(bitcast<{kind}>({data}[i >> 2u]), (i & 3u) * 8u, 8u))"
+        return one, f"{signs}_bytes({data}[i])"
     if binding.dtype in PAIRED_TYPES:
         pair = PAIRED_TYPES[binding.dtype]
-        word, words = at("i >> 1u"), f"vec2<u32>({at('2u * i')}, {at('2u * i + 1u')})"
+        word, words = f"{data}[i >> 1u]", f"vec2<u32>({data}[2u * i], {data}[2u * i + 1u])"
         if binding.fours:
-            word, words = f"{at('i >> 2u')}[(i >> 1u) & 1u]", at("i")
+            word, words = f"{_four(binding, 'i >> 2u')}[(i >> 1u) & 1u]", _four(binding, "i")
         return pair.one.format(word=word, shift="(i & 1u) * 16u"), f"{pair.four}({words})"
-    if binding.wide and not binding.texture:
-        four = f"bitcast<{vector_type(scalar)}>(four_words({at('{}')}))"
-        return f"{four.format('i >> 2u')}[i & 3u]", four.format("i")
     if binding.fours:
-        return f"{at('i >> 2u')}[i & 3u]", at("i")
-    return at("i"), f"{vector_type(scalar)}({', '.join(at(f'4u * i + {k}u') for k in range(4))})"
+        return f"{_four(binding, 'i >> 2u')}[i & 3u]", _four(binding, "i")
+    return f"{data}[i]", f"{vector_type(scalar)}({', '.join(f'{data}[4u * i + {k}u]' for k in range(4))})"
 
 
 def _stores(binding: Binding, by_parts: bool) -> tuple[str, str]:

@@ -132,8 +132,8 @@ class Binding(NamedTuple):
 
 
 def has_wide_words(binding: Binding) -> bool:
-    """Tell whether four elements of an operand can be two words of 64 bits."""
-    return binding.fours and binding.dtype in WORD_TYPES
+    """Tell whether four elements of an operand in a buffer can be two words of 64 bits."""
+    return binding.fours and binding.dtype in WORD_TYPES and not binding.texture
 
 
 def is_wide(binding: Binding, lanes: int, names: frozenset[str]) -> bool:

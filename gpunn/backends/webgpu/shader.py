@@ -40,7 +40,9 @@ from gpunn.rows import Rows, Walk
 from gpunn.types import DType
 
 SUFFIX = ".wgsl"
-_MOST_PACKED = 8  # times the bytes of a constant that it may have if it is packed and does not say how many
+# Times the bytes of a constant that it has at most where it is packed and does not say how many: a byte may
+# become a word for each channel of a block.
+_MOST_PACKED = 128
 _WITHOUT_SHIFTS = "bytes_by_reals"  # in shaders/lib, in the place of "bytes"
 
 

@@ -62,8 +62,8 @@ def prepare_whole_lstm(call: Call) -> Run | None:
     )
     if not usual or not call.has(1) or any(call.has(k) for k in (9, 10, 11, 16, 20, 21, 22, 23)):
         return None
-    batch, units = call.input(19).shape
-    if units > MOST_UNITS or batch > MOST_STATES:
+    units = call.input(19).shape[1]
+    if units > MOST_UNITS:
         return None
     order, limit = (call["time_major"], call["reverse"]), call["cell_clip"]
     shares = _gates(units, *_LSTM_SHARES)
