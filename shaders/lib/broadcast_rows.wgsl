@@ -17,6 +17,10 @@ fn tile_rows(at: Invocation) -> TileRows {
   return TileRows(matrix, m, (matrix + 1u) * p.M, tile.column);
 }
 
+// The first of an invocation's two columns, where a subgroup of so many invocations has the first ones side by side,
+// and then the second ones.
+fn first_of_two(column: u32, subgroup: u32) -> u32 { return column / subgroup * 2u * subgroup + column % subgroup; }
+
 // Where the two rows begin of which an invocation loads elements.
 alias Starts = array<Start, 2>;
 

@@ -17,15 +17,14 @@ alias Sums = array<Total, 16>;
 @compute @workgroup_size(WX, WY, WZ)
 fn main(at: Invocation) {
   let rows = tile_rows(at);
-  let rank = at.local.x % 4u;
-  let n = rows.column / 4u * 8u + rank;
+  let n = first_of_two(rows.column, 4u);
   let first = begin(n);
   let second = begin(n + 4u);
   var sums = Sums(
     first, second, first, second, first, second, first, second,
     first, second, first, second, first, second, first, second,
   );
-  add_products(&sums, starts(rows.m + rank * 2u, rows.end), first_weight(rows.matrix, n));
+  add_products(&sums, starts(rows.m + at.local.x % 4u * 2u, rows.end), first_weight(rows.matrix, n));
   put_tile(rows.m, rows.end, n, &sums);
 }
 

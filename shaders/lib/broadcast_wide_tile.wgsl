@@ -15,8 +15,7 @@ alias Sums = array<Total, 32>;
 @compute @workgroup_size(WX, WY, WZ)
 fn main(at: Invocation) {
   let rows = tile_rows(at);
-  let rank = at.local.x % 8u;
-  let n = rows.column / 8u * 16u + rank;
+  let n = first_of_two(rows.column, 8u);
   let first = begin(n);
   let second = begin(min(n + 8u, p.N4 - 1u));
   var sums = Sums(
@@ -25,7 +24,7 @@ fn main(at: Invocation) {
     second, second, second, second, second, second, second, second,
     second, second, second, second, second, second, second, second,
   );
-  add_products(&sums, starts(rows.m + rank * 2u, rows.end), first_weight(rows.matrix, n));
+  add_products(&sums, starts(rows.m + at.local.x % 8u * 2u, rows.end), first_weight(rows.matrix, n));
   put_tiles(rows.m, rows.end, n, &sums);
 }
 
