@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -39,6 +39,7 @@ from gpunn.ops.contraction.register_product import products
 from gpunn.ops.contraction.shared_operands import Product, matrix_product, step_library, step_pitch
 from gpunn.ops.contraction.shared_stacks import depth_of, integer_stack, packed_stack, stack_of
 from gpunn.ops.contraction.wide_sums import most_iterations
+from gpunn.ops.contraction.workgroup_integers import workgroup_integers
 from gpunn.ops.contraction.workgroup_product import with_workgroup_tiles
 from gpunn.ops.filter import Filter
 from gpunn.ops.fixed_point.affine import scale_of, wrap32
@@ -279,13 +280,13 @@ def _integer(call: Call) -> MakeProduct:
 def _integer_kernels(call: Call) -> Iterator[Candidate]:
     how, stack = rescaling(call, _ROUNDING), stack_of(call)
     kernels = of_integers(call, _real_kernel(call), depth_of(call), how, _boxes(call))
-    plain = Candidate(kernels, "one matrix of the stack for each")
-    bytes_alone = {call.x.dtype, call.input(1).dtype} <= {*EIGHT_BITS}
-    if stack is None or not bytes_alone or call.device.subgroups_of_four:
-        yield plain
-    else:
-        shared = partial(integer_stack, call, stack, how)
-        yield from with_shared_rows(call, stack[2], shared, [plain], stack[0])
+    ways: Iterable[Candidate] = [Candidate(kernels, "one matrix of the stack for each")]
+    if {call.x.dtype, call.input(1).dtype} <= {*EIGHT_BITS}:
+        if stack is not None:
+            shared = partial(integer_stack, call, stack, how)
+            ways = with_shared_rows(call, stack[2], shared, ways, stack[0])
+        ways = with_workgroup_tiles(call, workgroup_integers(call, _stack_product(call), how), ways)
+    yield from ways
 
 
 def _prepare(call: Call) -> Callable[[Array, Array], Array] | None:

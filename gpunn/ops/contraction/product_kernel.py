@@ -66,6 +66,8 @@ from gpunn.ops.kernels.tiling import COLUMNS
 from gpunn.ops.kernels.window import window_params
 from gpunn.types import Array, DType, TensorType
 
+_OWN_PIPELINE = 1 << 26  # multiplications of a layer that are worth a pipeline of its own
+
 
 def centre_filter(filter: Array, zero: int) -> Array:
     """Return the filter as int32 without its zero point."""
@@ -99,7 +101,8 @@ def _of_bytes(call: Call, form: Form, how: Rescaling, terms: int) -> Iterator[Ca
         yield from ways
         return
     shared = partial(shared_integers, call, form.window, form.depth, how)
-    gain = OF_INTEGERS if form.window.pointwise or form.depth % STEP == 0 else OF_FEW_CHANNELS
+    alike = form.window.pointwise or form.depth % STEP == 0 or terms * call.y.size >= _OWN_PIPELINE
+    gain = OF_INTEGERS if alike else OF_FEW_CHANNELS
     if form.depth % 4 and not form.window.pointwise and call.device.software:
         # SwiftShader takes half as long, lavapipe as long as for words, which other layers need, too.
         directly = Candidate([_directly(call, form, how)], "one input channel at a time")

@@ -19,6 +19,7 @@ from gpunn.types import Array, DType
 
 MOST_SHIFT = 12  # to the right, of sums whose results shaders/lib/estimated.wgsl may estimate
 SHIFTED = 12582912.0  # 1.5 * 2^23: an integer n that is added to it is in the lowest bits of the sum
+SHIFTED_BITS = 0x4B400000  # of it as an f32
 
 
 class Finish(NamedTuple):

@@ -178,6 +178,14 @@ def test_windows_over_few_channels_are_copied_where_pipelines_take_long(
     assert [k.body for k in lower(model.operations[-1], device) if isinstance(k, Kernel)] == bodies
 
 
+@pytest.mark.parametrize(("pixels", "body"), [(85, "integer_product"), (86, "conv_direct_broadcast")])
+def test_a_large_layer_of_few_channels_is_worth_a_pipeline_of_its_own(pixels: int, body: str) -> None:
+    """Sums have 147 products each: 2^26 in all are those of 456,523 results, 7,134 pixels of 64 channels."""
+    case = Case("conv2d", "int8", (1, pixels, 83, 3), (64, 7, 7, 3))
+    model = integer_model("conv2d", case.inputs, case.types, {"padding": "same"}, case.output, (1, 2))
+    assert first_body(model) == body
+
+
 def first_body(model: Model) -> str:
     kernel = lower(model.operations[-1], SOFTWARE)[0]
     assert isinstance(kernel, Kernel)
