@@ -12,7 +12,10 @@ from gpunn.ops.kernels.tiling import shares
 WORKGROUP = 64  # invocations
 _WIDE = 256  # invocations of a workgroup for one long result of few
 _FEW = 64  # terms: up to here a result is one invocation's work
-_MANY = 2 * WORKGROUP  # results: a CPU's cores have work without sharing them
+_MANY, _SEVERAL = 16, 4  # results that CPUs compute sooner alone, the latter if they are short
+_SHORT = 1 << 10  # terms of these
+_NARROW = 8  # invocations of a workgroup on a CPU where results are few: more cores have one
+_CROWD = 8 * WORKGROUP  # results that are more
 _EACH = 8  # terms of each invocation, or more, where several share few terms
 _LONG = 64 * WORKGROUP  # terms: above it a CPU gains by sharing, too
 _ROUNDS = 32  # terms of an invocation: above it, a second dispatch costs less than it saves
@@ -21,10 +24,11 @@ _PART = 8  # terms of an invocation, or more, in each part of a result
 
 @dataclass(frozen=True, slots=True)
 class CooperativeGroup:
-    """`size` invocations for each of `results`: a power of two, up to 256."""
+    """`size` invocations for each of `results`: a power of two, up to 256. least: those of a workgroup."""
 
     results: int
     size: int
+    least: int = WORKGROUP
 
     @property
     def threads(self) -> Grid:
@@ -34,7 +38,7 @@ class CooperativeGroup:
     @property
     def workgroup(self) -> Grid:
         """Return the kernel's workgroup."""
-        return max(WORKGROUP, self.size), 1, 1
+        return max(self.least if self.size == 1 else WORKGROUP, self.size), 1, 1
 
     @property
     def constants(self) -> Mapping[str, int]:
@@ -61,7 +65,8 @@ def cooperative_group(
     if not device.software:
         return CooperativeGroup(results, _on_hardware(results, terms, device))
     shared = terms > _FEW and not best_alone(results, terms, device, few)
-    return CooperativeGroup(results, WORKGROUP if shared else 1)
+    least = _NARROW if results < _CROWD else WORKGROUP
+    return CooperativeGroup(results, WORKGROUP if shared else 1, least)
 
 
 def _on_hardware(results: int, terms: int, device: DeviceProperties) -> int:
@@ -116,4 +121,5 @@ def best_alone(results: int, terms: int, device: DeviceProperties, few: bool) ->
     """
     most = device.max_loop_iterations
     few = few and (most is None or terms <= most)
-    return device.software and (few or results >= _MANY) and terms <= _LONG
+    enough = results >= (_SEVERAL if terms <= _SHORT else _MANY)
+    return device.software and (few or enough) and terms <= _LONG

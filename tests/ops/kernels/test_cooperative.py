@@ -26,10 +26,12 @@ ALONE, SHARED, WIDE = 1, WORKGROUP, 256
         (1, 64, ALONE, ALONE, ALONE),
         (500, 64, ALONE, ALONE, ALONE),
         (1, 65, SHARED, ALONE, SHARED),
-        (127, 65, SHARED, ALONE, SHARED),
-        (128, 65, ALONE, ALONE, SHARED),
-        (1, 4096, SHARED, ALONE, SHARED),
-        (128, 4096, ALONE, ALONE, SHARED),
+        (3, 65, SHARED, ALONE, SHARED),
+        (4, 65, ALONE, ALONE, SHARED),
+        (4, 1024, ALONE, ALONE, SHARED),
+        (4, 1025, SHARED, ALONE, SHARED),
+        (15, 4096, SHARED, ALONE, SHARED),
+        (16, 4096, ALONE, ALONE, SHARED),
         (1, 4097, SHARED, SHARED, SHARED),
         (128, 4097, SHARED, SHARED, SHARED),
     ],
@@ -39,6 +41,14 @@ def test_who_shares(results: int, terms: int, software: int, few: int, hardware:
     assert cooperative_group(results, terms, SOFTWARE, few=True).size == few
     assert cooperative_group(results, terms, BASELINE, few=True).size == hardware
     assert cooperative_group(results, terms, BASELINE).size == hardware
+
+
+@pytest.mark.parametrize(("results", "terms", "width"), [(511, 64, 8), (512, 64, 64), (1, 4097, 64)])
+def test_few_results_on_software_have_narrow_workgroups(results: int, terms: int, width: int) -> None:
+    group = cooperative_group(results, terms, SOFTWARE)
+    assert group.workgroup == (width, 1, 1)
+    assert group.threads[0] * width >= results
+    assert cooperative_group(results, terms, BASELINE).workgroup == (WORKGROUP, 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +83,7 @@ ROWS: tuple[tuple[str, Mapping[str, Any], float], ...] = (
 ROW_ATTRIBUTES = {op: attrs for op, attrs, _ in ROWS}
 
 
-@pytest.mark.parametrize(("rows", "terms"), [(1, 70), (127, 70), (131, 70), (1, 4096), (3, 4097)])
+@pytest.mark.parametrize(("rows", "terms"), [(3, 70), (4, 70), (131, 70), (1, 4096), (3, 4097)])
 @pytest.mark.parametrize(("op", "attrs", "factor"), ROWS, ids=[op for op, _, _ in ROWS])
 def test_rows_of_both_kinds(
     op: str, attrs: Mapping[str, Any], factor: float, rows: int, terms: int, gpu: str
@@ -83,7 +93,7 @@ def test_rows_of_both_kinds(
     check(op, [x], attrs, backend=gpu, atol=factor * (terms + 10) * EPS)
     with model_of(op, [x], attrs).compile(gpu) as compiled:
         row = compiled.plan_rows()[0]
-    few = op not in ("mean", "arg_max") or rows >= 2 * WORKGROUP
+    few = op not in ("mean", "arg_max") or rows >= 4
     software = open_device(None, False).properties.software
     shared = SHARED if software or terms < 512 else WIDE
     assert row.kernel.constants["GROUP_SIZE"] == (ALONE if software and few and terms <= 4096 else shared)
@@ -100,8 +110,7 @@ def test_rows_of_the_other_kind(
     check(op, [x], attrs, backend=gpu, atol=factor * 80 * EPS)
     with model_of(op, [x], attrs).compile(gpu) as compiled:
         row = compiled.plan_rows()[0]
-    few = op not in ("mean", "arg_max") or rows >= 2 * WORKGROUP
-    alone = open_device(None, False).properties.software and few
+    alone = open_device(None, False).properties.software
     assert row.kernel.constants["GROUP_SIZE"] == (SHARED if alone else ALONE)
 
 
