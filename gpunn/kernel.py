@@ -77,7 +77,8 @@ class Read:
     operand. `segments` is for lowering: an operand over the limit of a binding takes several.
     `by_rows`: the body loads it through row4_<name>(place, column) only. `by_elements`: through load_, load4_
     or loadv_ only, each element once. `pitch`: parameters say where its rows begin, or where it does.
-    `once`: the body loads no element again, and little else takes time. For planning: `prepended`, operations
+    `once`: the body loads no element again, and little else takes time. `looked_up`: lanes load words of
+    `value` that lie apart, which are in a texture where that pays off. For planning: `prepended`, operations
     that loads by rows or by elements compute, which give the last one's result; `rows`, the operand's place
     in the tensor that has its bytes.
     """
@@ -96,6 +97,7 @@ class Read:
     by_elements: bool = False
     pitch: Pitch | Start | None = None
     once: bool = False
+    looked_up: bool = False
     prepended: tuple[Appended, ...] = ()
     rows: Rows | None = None
 

@@ -136,6 +136,11 @@ def _four(binding: Binding, place: str) -> str:
     return f"bitcast<{vector_type(element_type(binding.dtype))}>(four_words({four}))"
 
 
+def _word(binding: Binding, place: str) -> str:
+    """Write WGSL for an element that is bound alone."""
+    return binding.texture.load(binding.data, place) if binding.texture else f"{binding.data}[{place}]"
+
+
 def _loads(binding: Binding, scalar: str) -> tuple[str, str]:
     """Return expressions for element i and for the four elements from 4 i on; `scalar`: an element's type."""
     data = binding.data
@@ -153,7 +158,8 @@ def _loads(binding: Binding, scalar: str) -> tuple[str, str]:
         return pair.one.format(word=word, shift="(i & 1u) * 16u"), f"{pair.four}({words})"
     if binding.fours:
         return f"{_four(binding, 'i >> 2u')}[i & 3u]", _four(binding, "i")
-    return f"{data}[i]", f"{vector_type(scalar)}({', '.join(f'{data}[4u * i + {k}u]' for k in range(4))})"
+    four = ", ".join(_word(binding, f"4u * i + {k}u") for k in range(4))
+    return _word(binding, "i"), f"{vector_type(scalar)}({four})"
 
 
 def _stores(binding: Binding, by_parts: bool) -> tuple[str, str]:

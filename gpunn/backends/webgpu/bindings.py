@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from gpunn.backends.webgpu.textures import TEXELS, Texels
+from gpunn.backends.webgpu.textures import TEXELS, WORDS, Texels
 from gpunn.kernel import Segments
 from gpunn.pointwise import Appended
 from gpunn.types import DType
@@ -76,8 +76,8 @@ class Binding(NamedTuple):
     `by_elements`: load_ and its kind do.
     `wide`: bound as words of 64 bits, unless the code stores single elements. `in_loop`: the body computes
     the appended operations, not its stores. `within`: the result in whose binding it lies, a part of one
-    tensor as the other. `texels`: a constant in a texture, where
-    there are texels for its type.
+    tensor as the other. `texels`: a constant in a texture, where there are texels for its type; `looked_up`:
+    also for one of single words.
     """
 
     name: str
@@ -97,6 +97,7 @@ class Binding(NamedTuple):
     in_loop: bool = False
     within: str = ""
     texels: bool = False
+    looked_up: bool = False
 
     @property
     def data(self) -> str:
@@ -106,7 +107,9 @@ class Binding(NamedTuple):
     @property
     def texture(self) -> Texels | None:
         """Return the kind of its texels; None: it lies in a buffer."""
-        return TEXELS.get(self.element) if self.texels else None
+        if not self.texels:
+            return None
+        return TEXELS.get(self.element) or (WORDS.get(self.element) if self.looked_up else None)
 
     @property
     def element(self) -> str:

@@ -157,7 +157,8 @@ def target(write: Write, operation: Operation) -> Operand | Scratch:
 
 def _read_binding(read: Read, tensor: Operand | Scratch | None, apart: bool) -> Binding:
     if read.value is not None:
-        return Binding(read.name, DType.of(read.value.dtype), read.width, False, False)
+        dtype = DType.of(read.value.dtype)
+        return Binding(read.name, dtype, read.width, False, False, looked_up=read.looked_up)
     if tensor is None:
         return Binding(read.name, None, read.width, False, False)
     shared = not apart and (isinstance(tensor, Scratch) or tensor.value is None)

@@ -1,6 +1,7 @@
 """Constants in textures, for drivers that load four elements sooner from one than from a buffer.
 
-A texel has the words of four elements. Texels follow one another in rows of up to ROW bytes.
+A texel has the words of four elements, or one of a table. Texels follow one another in rows of up to ROW
+bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class Texels(NamedTuple):
     """A kind of texels of so many bytes.
 
     format, sampled: what WebGPU calls it and what it is sampled for. element: the type of its components in
-    WGSL. components: those of the four of a texel that it has, as WGSL names them.
+    WGSL. components: those that WGSL picks of the four which a load gives.
     """
 
     format: str
@@ -48,6 +49,11 @@ TEXELS = {
     "vec4<f32>": Texels("rgba32float", "unfilterable-float", "f32", "", 16),
     "vec4<i32>": Texels("rgba32sint", "sint", "i32", "", 16),
     "vec2<u32>": Texels("rg32uint", "uint", "u32", ".xy", 8),
+}
+# The same of single words, for tables: a texel is an element.
+WORDS = {
+    "f32": Texels("r32float", "unfilterable-float", "f32", ".x", 4),
+    "i32": Texels("r32sint", "sint", "i32", ".x", 4),
 }
 
 

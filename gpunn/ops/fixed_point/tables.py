@@ -36,7 +36,7 @@ from gpunn.ops.fixed_point.affine import (
 )
 from gpunn.ops.fixed_point.fixed16 import saturate
 from gpunn.ops.memory import empty
-from gpunn.ops.op import Quantized
+from gpunn.ops.op import EIGHT_BITS, Quantized
 from gpunn.pointwise import Pointwise, Repeat
 from gpunn.types import Array, DType, TensorType
 
@@ -182,12 +182,17 @@ def table_kernel(call: Call, table: Array, rest: tuple[int, Array] | None = None
     """
     count = ceil_div(call.x.size, 4)
     first, tables = (4 * count, table) if rest is None else (rest[0], np.concatenate([table, rest[1]]))
+    if call.device.texels and call.x.dtype in EIGHT_BITS and tables.dtype.kind != "f":
+        tables = tables.astype(np.int32)  # there loads take longer than these bytes
     found = Function(("x",), entry("table", "x", call.x.dtype), ("x",), "table")
     pointwise = Pointwise("look_up(x)", {"x": Repeat(call.x.size)}) if rest is None else None
     return Kernel(
         body="table",
         threads=flat_threads(count),
-        reads=(Read("x", 0, width=4), Read("table", None, value=tables)),
+        reads=(
+            Read("x", 0, width=4),
+            Read("table", None, value=tables, looked_up=call.device.looks_up_texels),
+        ),
         writes=(Write(width=4),),
         params={"count": count, "first": first // 4},
         constants={"LAST": last_entry(call.x.dtype)},
