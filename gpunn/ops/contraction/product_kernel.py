@@ -28,7 +28,7 @@ from gpunn.kernel import (
     vec_width,
 )
 from gpunn.ops.call import Call
-from gpunn.ops.contraction.broadcast_tile import with_shared_rows
+from gpunn.ops.contraction.broadcast_tile import SHARED_ROWS, ByTile, with_shared_rows
 from gpunn.ops.contraction.conv_tile import tile_kernel
 from gpunn.ops.contraction.filter_packing import STEP, channel_reads, pack_filter
 from gpunn.ops.contraction.integer_product import MIXED
@@ -42,7 +42,9 @@ from gpunn.ops.contraction.product_rescaling import (
 )
 from gpunn.ops.contraction.shared_integers import (
     OF_FEW_CHANNELS,
-    OF_INTEGERS,
+    OF_FEW_ROWS,
+    OF_INTEGER_PRODUCTS,
+    OF_INTEGER_WINDOWS,
     of_shared_sums,
     shared_integers,
 )
@@ -101,18 +103,24 @@ def _of_bytes(call: Call, form: Form, how: Rescaling, terms: int) -> Iterator[Ca
         yield from ways
         return
     shared = partial(shared_integers, call, form.window, form.depth, how)
-    alike = form.window.pointwise or form.depth % STEP == 0 or terms * call.y.size >= _OWN_PIPELINE
-    gain = OF_INTEGERS if alike else OF_FEW_CHANNELS
     if form.depth % 4 and not form.window.pointwise and call.device.software:
         # SwiftShader takes half as long, lavapipe as long as for words, which other layers need, too.
         directly = Candidate([_directly(call, form, how)], "one input channel at a time")
         ways = (directly, *ways) if call.device.subgroups_of_four else (*ways, directly)
     if form.depth % WORD == 0:
         ways = with_workgroup_tiles(call, workgroup_words(call, form, how), ways)
-    rows = with_shared_rows(call, terms, lambda: [shared()], ways, gain=gain)
+    rows = with_shared_rows(call, terms, lambda: [shared()], ways, gain=_gain(call, form, terms))
     of_rows = partial(of_shared_sums, call, how)
-    several = with_unfolded(call, form.window, of_rows, rows, how.zero_x, OF_INTEGERS)
+    several = with_unfolded(call, form.window, of_rows, rows, how.zero_x, OF_INTEGER_WINDOWS)
     yield from with_whole_tiles(call, form.window, how, several)
+
+
+def _gain(call: Call, form: Form, terms: int) -> ByTile:
+    """Return how many times as quick as words in register tiles full tiles of shared rows count."""
+    if form.window.pointwise:
+        return OF_INTEGER_PRODUCTS if math.prod(call.y.shape[:-1]) >= SHARED_ROWS else OF_FEW_ROWS
+    own = form.depth % STEP and terms * call.y.size < _OWN_PIPELINE
+    return OF_FEW_CHANNELS if own else OF_INTEGER_WINDOWS
 
 
 def pack_columns(filter: Array, zero: int) -> Array:

@@ -17,8 +17,10 @@ from gpunn.ops.kernels.window import Window
 from gpunn.types import Array, DType
 
 # Of full tiles over register tiles of words: on lavapipe those of which half is idle take 1.3 times as long.
-# Windows over few channels have a pipeline of their own, which takes lavapipe long to compile.
-OF_INTEGERS, OF_FEW_CHANNELS = ByTile(1.7, 3.5, 3), ByTile(0, 3.5, 0)
+# Products of matrices share a pipeline with others, so a network of the two kinds of tiles would take longer
+# to compile. Windows over few channels have one of their own.
+OF_INTEGER_PRODUCTS, OF_FEW_CHANNELS = ByTile(2.1, 3.5, 4.2), ByTile(0, 3.5, 0)
+OF_FEW_ROWS = OF_INTEGER_WINDOWS = ByTile(1.7, 3.5, 3)
 
 
 def pack_centred(filter: Array, zero: int) -> Array:

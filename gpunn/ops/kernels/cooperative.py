@@ -24,11 +24,15 @@ _PART = 8  # terms of an invocation, or more, in each part of a result
 
 @dataclass(frozen=True, slots=True)
 class CooperativeGroup:
-    """`size` invocations for each of `results`: a power of two, up to 256. least: those of a workgroup."""
+    """`size` invocations for each of `results`: a power of two, up to 256.
+
+    least: those of a workgroup. parts: of the terms, which another kernel joins, one or more.
+    """
 
     results: int
     size: int
     least: int = WORKGROUP
+    parts: int = 1
 
     @property
     def threads(self) -> Grid:
@@ -56,17 +60,22 @@ class CooperativeGroup:
 
 
 def cooperative_group(
-    results: int, terms: int, device: DeviceProperties, few: bool = False
+    results: int, terms: int, device: DeviceProperties, few: bool = False, parted: bool = False
 ) -> CooperativeGroup:
     """Choose the invocations that share each of `results`, which are made of `terms` values.
 
-    few: as of best_alone().
+    few: as of best_alone(). parted: whether a second kernel can join parts of the terms.
     """
     if not device.software:
         return CooperativeGroup(results, _on_hardware(results, terms, device))
-    shared = terms > _FEW and not best_alone(results, terms, device, few)
-    least = _NARROW if results < _CROWD else WORKGROUP
-    return CooperativeGroup(results, WORKGROUP if shared else 1, least)
+    parts, alone = 1, terms <= _FEW or best_alone(results, terms, device, few)
+    if parted and not alone and terms > _SHORT:
+        # A second kernel takes less time than barriers, and compilers much less.
+        count, most = min(ceil_div(terms, _SHORT), WORKGROUP), device.max_loop_iterations
+        if most is None or ceil_div(terms, count) <= most:
+            parts, alone = count, True
+    least = _NARROW if results * parts < _CROWD else WORKGROUP
+    return CooperativeGroup(results, 1 if alone else WORKGROUP, least, parts)
 
 
 def _on_hardware(results: int, terms: int, device: DeviceProperties) -> int:
@@ -91,7 +100,7 @@ def in_groups(
     certain = group.results < WORKGROUP or not _FEW < terms <= _LONG
     if certain and group.size in (1, WORKGROUP):
         return kernels(group)
-    other = replace(group, size=WORKGROUP if group.size in (1, _WIDE) else 1)
+    other = replace(group, size=WORKGROUP if group.size in (1, _WIDE) else 1, parts=1)
     return (Candidate(kernels(one), one.reason) for one in (group, other))
 
 
@@ -101,7 +110,7 @@ def share_of(group: CooperativeGroup, terms: int, device: DeviceProperties, boun
     The device's loops bound it, too. On hardware, where the groups of few long results do not occupy the
     device, each has several parts.
     """
-    most = [bound or max(terms, 1), max(terms, 1)]
+    most = [bound or max(terms, 1), max(ceil_div(terms, group.parts), 1)]
     if device.max_loop_iterations is not None:
         most.append(device.max_loop_iterations * group.size)
     if not device.software and terms > _ROUNDS * group.size:

@@ -115,7 +115,7 @@ def _resume(value: str) -> Function:
 
 def _group(call: Call, outputs: int, reduced: Spaces) -> CooperativeGroup:
     """Choose the invocations that share a result."""
-    group = cooperative_group(outputs, size_of(reduced[0]), call.device)
+    group = cooperative_group(outputs, size_of(reduced[0]), call.device, parted=True)
     shared = outputs < _FEW or reduced[1][-1:] == (1,)
     return group if shared else replace(group, size=1)
 

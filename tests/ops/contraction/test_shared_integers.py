@@ -144,7 +144,10 @@ def test_a_filter_is_packed_in_words_with_signed_upper_bytes(dtype: type[np.gene
     ("device", "rows", "channels", "body"),
     [
         (SOFTWARE, 64, 32, "matmul_broadcast"),
-        (SOFTWARE, 64, 16, "integer_product"),
+        (SOFTWARE, 64, 16, "matmul_broadcast"),
+        (SOFTWARE, 64, 8, "integer_product"),
+        (SOFTWARE, 16, 16, "matmul_broadcast"),
+        (SOFTWARE, 15, 16, "integer_product"),
         (SOFTWARE, 7, 512, "integer_row"),
         (replace(SOFTWARE, software=False), 64, 32, "integer_product"),
         (replace(SOFTWARE, features=frozenset()), 64, 32, "integer_product"),

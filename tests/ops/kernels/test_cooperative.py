@@ -43,6 +43,40 @@ def test_who_shares(results: int, terms: int, software: int, few: int, hardware:
     assert cooperative_group(results, terms, BASELINE).size == hardware
 
 
+@pytest.mark.parametrize(
+    ("results", "terms", "most", "parts"),
+    [
+        (3, 1024, None, 0),
+        (3, 1025, None, 2),
+        (15, 4096, None, 4),
+        (16, 4096, None, 1),
+        (16, 4097, None, 5),
+        (1, 1 << 20, None, 64),
+        (1, 1 << 20, 1 << 14, 64),
+        (1, 1 << 20, (1 << 14) - 1, 0),
+    ],
+)
+def test_software_joins_parts(results: int, terms: int, most: int | None, parts: int) -> None:
+    """Up to 64 parts, if loops are long enough for these; 0: a workgroup shares each result."""
+    device = replace(SOFTWARE, max_loop_iterations=most)
+    group = cooperative_group(results, terms, device, parted=True)
+    assert group.size == (ALONE if parts else SHARED)
+    assert group.parts == max(parts, 1)
+    assert cooperative_group(results, terms, BASELINE, parted=True).parts == 1
+
+
+@pytest.mark.parametrize("rows", [3, 17])
+@pytest.mark.parametrize("terms", [1025, 4097, 70000])
+def test_long_rows_and_columns_on_software(
+    rows: int, terms: int, gpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    as_software(monkeypatch)
+    for shape, axis in (((rows, terms), 1), ((terms, 4 * rows), 0)):
+        x = random(terms, *shape, low=-1, high=1)
+        for op, factor in (("mean", 1.0), ("reduce_sum", float(terms)), ("reduce_max", 0.0)):
+            check(op, [x], {"axes": (axis,)}, backend=gpu, atol=factor * terms * EPS)
+
+
 @pytest.mark.parametrize(("results", "terms", "width"), [(511, 64, 8), (512, 64, 64), (1, 4097, 64)])
 def test_few_results_on_software_have_narrow_workgroups(results: int, terms: int, width: int) -> None:
     group = cooperative_group(results, terms, SOFTWARE)
@@ -96,7 +130,8 @@ def test_rows_of_both_kinds(
     few = op not in ("mean", "arg_max") or rows >= 4
     software = open_device(None, False).properties.software
     shared = SHARED if software or terms < 512 else WIDE
-    assert row.kernel.constants["GROUP_SIZE"] == (ALONE if software and few and terms <= 4096 else shared)
+    alone = software and ((few and terms <= 4096) or (op == "mean" and terms > 1024))
+    assert row.kernel.constants["GROUP_SIZE"] == (ALONE if alone else shared)
 
 
 @pytest.mark.parametrize(("op", "attrs", "factor"), ROWS, ids=[op for op, _, _ in ROWS])
