@@ -34,7 +34,7 @@ def test_variances(
     model.output(add(model, "mean", squares, axes=axes, keep_dims=False), y, mean)
     names = agree(model, [values], monkeypatch, exact=False)
     alike = axes == (3,) and channels == 1  # the mean is as large as what it is taken from
-    assert names[-1] == ("mean" if alike else "squared_difference+mean")
+    assert ("squared_difference+mean" in names[-2:]) == (not alike)  # the last may join parts
     with model.compile("webgpu") as compiled:
         found, x, mean_found = (v.astype(np.float64) for v in compiled(values))
     differences = np.square(x - mean_found)

@@ -62,6 +62,8 @@ class ByTile(NamedTuple):
 OF_PRODUCTS, OF_WINDOWS = ByTile(2.1, 1.1, 4.2), ByTile(2.1, 1.25, 4.2)
 # Of full tiles, packing included, over one row x 4 channels: 5 or more with both, 11 or more of wide ones.
 _GAIN_OF_STACKS = ByTile(4, 4, 8)
+# Multiplications, idle ones included, that take lavapipe less time than it takes to compile other tiles.
+_LITTLE = 1 << 25
 _DEEPEST = 1 << 21  # conv_direct_broadcast divides numbers below 2^22 in f32 without an error
 
 
@@ -72,16 +74,20 @@ def with_shared_rows(
     others: Iterable[Candidate],
     matrices: int = 0,
     gain: ByTile = OF_PRODUCTS,
+    alike: bool = False,
 ) -> Iterator[Candidate]:
     """Yield ways to compute y [..., N], and that of shared rows: before them where it is quicker.
 
     depth: of the filter as it is packed by blocks. matrices: how many products of a stack there are, if the
     other ways compute these one by one; 0: one product, which others compute in register tiles. gain: of full
-    tiles over full register tiles.
+    tiles over full register tiles. alike: other layers of networks mostly have the same pipeline, so it also
+    comes first for little work.
     """
     rows, channels = math.prod(call.y.shape[:-1]) // max(matrices, 1), call.y.shape[-1]
     enough = depth <= _DEEPEST and rows >= (ROWS if matrices else _LEAST_ROWS)
     first = enough and pays_off(rows, channels, call.device, gain, matrices)
+    if alike and rows >= SHARED_ROWS and measured(call.device) and not call.device.subgroups_of_four:
+        first = first or _computed(rows, channels, call.device) * depth <= _LITTLE
     reason = f"{_tile(call.device).rows} rows that a subgroup shares"
     if first:
         yield Candidate(kernels(), reason, frozenset({SUBGROUPS}))
@@ -155,16 +161,22 @@ def pays_off(rows: int, channels: int, device: DeviceProperties, gain: ByTile, m
     if not measured(device):
         return False
 
-    def computed(tile_rows: int, tile_channels: int) -> int:
-        return ceil_div(rows, tile_rows) * tile_rows * ceil_div(channels, tile_channels) * tile_channels
-
-    results = computed(_tile(device).rows, channels_together(device))
+    results = _computed(rows, channels, device)
     invocations = max(matrices, 1) * results // (4 * SHARED_ROWS)
     if matrices:
         most = _GAIN_OF_STACKS.on(device) * rows * channels
     else:
-        most = gain.on(device) * computed(ROWS, COLUMNS)
+        most = gain.on(device) * _rounded_up(rows, ROWS) * _rounded_up(channels, COLUMNS)
     return invocations >= device.parallel_invocations and results <= most
+
+
+def _computed(rows: int, channels: int, device: DeviceProperties) -> int:
+    """Count the results that tiles compute, with those that nobody needs."""
+    return _rounded_up(rows, _tile(device).rows) * _rounded_up(channels, channels_together(device))
+
+
+def _rounded_up(extent: int, side: int) -> int:
+    return ceil_div(extent, side) * side
 
 
 def shared_rows(call: Call, window: Window, depth: int, reads: Reads | None = None) -> Kernel:

@@ -96,7 +96,8 @@ def _conv2d_kernels(call: Call) -> Iterator[Candidate]:
         depth = form.depth * math.prod(form.window.size)
         gain = OF_PRODUCTS if form.window.pointwise else OF_WINDOWS
         shared = partial(shared_rows, call, form.window, form.depth)
-        direct = with_shared_rows(call, depth, lambda: [shared()], _in_tiles(call, form), gain=gain)
+        alike = form.window.pointwise
+        direct = with_shared_rows(call, depth, lambda: [shared()], _in_tiles(call, form), 0, gain, alike)
         rows = with_unfolded(call, form.window, lambda sums, _: completed(call, sums), direct)
         tiles = with_workgroup_tiles(call, _product(call, form), rows)
         others = with_winograd(call, form.window, tiles)

@@ -109,9 +109,11 @@ def _of_bytes(call: Call, form: Form, how: Rescaling, terms: int) -> Iterator[Ca
         ways = (directly, *ways) if call.device.subgroups_of_four else (*ways, directly)
     if form.depth % WORD == 0:
         ways = with_workgroup_tiles(call, workgroup_words(call, form, how), ways)
-    rows = with_shared_rows(call, terms, lambda: [shared()], ways, gain=_gain(call, form, terms))
+    gain = _gain(call, form, terms)
+    rows = with_shared_rows(call, terms, lambda: [shared()], ways, 0, gain, form.window.pointwise)
     of_rows = partial(of_shared_sums, call, how)
-    several = with_unfolded(call, form.window, of_rows, rows, how.zero_x, OF_INTEGER_WINDOWS)
+    gain = OF_INTEGER_PRODUCTS if form.depth % STEP else OF_INTEGER_WINDOWS
+    several = with_unfolded(call, form.window, of_rows, rows, how.zero_x, gain)
     yield from with_whole_tiles(call, form.window, how, several)
 
 

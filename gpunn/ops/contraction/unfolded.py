@@ -18,7 +18,9 @@ from gpunn.rows import Pitch
 from gpunn.types import DType, TensorType
 
 _BYTES = 4  # of a word
-_FEW = 1 << 19  # bytes that windows see: they are written in less time than a shader is compiled
+# Bytes that windows see: they are written in less time than a shader is compiled. The latter: of elements of
+# 8 bits in few channels.
+_FEW, _FEW_OF_BYTES = 1 << 20, 1 << 21
 
 
 def with_unfolded(
@@ -41,17 +43,23 @@ def with_unfolded(
     """
     rows, channels = math.prod(call.y.shape[:-1]), call.y.shape[-1]
     depth = block_extents(channels, math.prod(call.input(1).shape[1:]))[1]
-    nbytes = rows * depth * call.x.dtype.numpy.itemsize
-    little = depth <= channels if call.x.shape[-1] % STEP else nbytes <= _FEW
-    several = not window.pointwise and little and not call.device.subgroups_of_four
+    several = not window.pointwise and not call.device.subgroups_of_four
     # A network of float16 tensors wants little memory, and these rows would be its largest tensor.
     small = call.x.dtype is DType.FLOAT16 or call.y.dtype is DType.FLOAT16
     whole = not small and rows >= ROWS
-    if several and whole and pays_off(rows, channels, call.device, gain):
+    if several and whole and _little(call, rows * depth) and pays_off(rows, channels, call.device, gain):
         sums = product(row_sums(call, rows, depth, channels, None), depth)
         kernels = _unfolded(call, window, sums, depth, absent)
         yield Candidate(kernels, "rows of what windows see", frozenset({SUBGROUPS}))
     yield from others
+
+
+def _little(call: Call, elements: int) -> bool:
+    """Tell whether so many elements that windows see are soon written."""
+    nbytes, per_row = elements * call.x.dtype.numpy.itemsize, elements // math.prod(call.y.shape[:-1])
+    if call.x.shape[-1] % STEP == 0:
+        return nbytes <= _FEW
+    return per_row <= call.y.shape[-1] or (call.x.dtype in EIGHT_BITS and nbytes <= _FEW_OF_BYTES)
 
 
 def _unfolded(call: Call, window: Window, product: Kernel, depth: int, absent: int) -> tuple[Kernel, Kernel]:

@@ -110,8 +110,9 @@ def ways_of_words(call: Call, form: Form, how: Rescaling) -> Iterator[Candidate]
 
 def by_words(call: Call, form: Form, how: Rescaling) -> Kernel:
     """Make the kernel of words: register tiles, or one row x 4 channels for few rows."""
-    few = _rows(call) < ROWS and form.window.pointwise and form.groups == 1 and form.depth % 4 == 0
-    return _by_rows(call, form, how) if few else _in_tiles(call, form, how, TILE)
+    rows, product = _rows(call), form.window.pointwise and form.groups == 1
+    few = rows < ROWS if form.depth % WORD == 0 else rows == 1
+    return _by_rows(call, form, how) if product and few else _in_tiles(call, form, how, TILE)
 
 
 def _rows(call: Call) -> int:

@@ -9,6 +9,7 @@ import pytest
 
 from gpunn.backends.webgpu.device import open_device
 from gpunn.errors import ModelError
+from gpunn.model import Model
 from gpunn.ops.contraction import blocks
 from gpunn.types import DType, Quantization, TensorType
 from tests.ops.contraction.quantized_product import ATTRS, DTYPES, I8, U8, Case
@@ -67,10 +68,29 @@ def test_fully_connected_on_the_gpu(gpu: str, kind: str, rows: int, depth: int, 
     case = Case("fully_connected", kind, (rows, depth), (channels, depth), seed=rows, bias=rows != 3)
     case.check(gpu, {"activation": "relu"} if rows == 8 else {})
     case.check(gpu, {}, ())
-    few = rows < 8 and depth % 4 == 0
+    few = rows < 8 and (depth % 4 == 0 or rows == 1)
     shared = "matmul_broadcast" if (rows, channels) == (9, 30) else ""  # on software devices
     assert case.body({}) in ("integer_row" if few else "integer_product", shared)
     assert case.body({}, (2,)) == "conv2d_grouped"
+
+
+@pytest.mark.usefixtures("words_first")
+@pytest.mark.parametrize("zero", [0, 7])
+@pytest.mark.parametrize("depth", [1, 5, 6, 11])
+def test_what_lies_behind_a_single_row_adds_nothing(depth: int, zero: int, gpu: str) -> None:
+    """A table stores whole words: behind its last element lies the result of 0, which is 100."""
+    model = Model("a single row")
+    x = quantized(I8, (1, depth), 1.0, -100)
+    filter = quantized(I8, (9, depth), 0.1, zero)
+    (row,) = model.add("relu", [model.input("x", x)], {}, quantization=(Quantization((1.0,), (0,)),))
+    weights = model.constant("filter", stored(2, filter), filter)
+    result = Quantization((float(np.float32(depth)),), (3,))
+    model.output(*model.add("fully_connected", [row, weights], {}, quantization=(result,)))
+    value = stored(1, x)
+    expected = model.compile("cpu")(value)
+    with model.compile(gpu) as compiled:
+        assert [r.kernel.body for r in compiled.plan_rows()] == ["table", "integer_row"]
+        np.testing.assert_array_equal(compiled(value), expected)
 
 
 def test_fully_connected_keeps_dimensions_or_flattens(gpu: str) -> None:

@@ -145,7 +145,7 @@ def test_a_filter_is_packed_in_words_with_signed_upper_bytes(dtype: type[np.gene
     [
         (SOFTWARE, 64, 32, "matmul_broadcast"),
         (SOFTWARE, 64, 16, "matmul_broadcast"),
-        (SOFTWARE, 64, 8, "integer_product"),
+        (SOFTWARE, 64, 8, "matmul_broadcast"),
         (SOFTWARE, 16, 16, "matmul_broadcast"),
         (SOFTWARE, 15, 16, "integer_product"),
         (SOFTWARE, 7, 512, "integer_row"),
@@ -167,7 +167,8 @@ def test_full_tiles_on_software_devices_come_first(
     ("device", "channels", "bodies"),
     [
         (SOFTWARE, 32, ["unfold", "matmul_broadcast"]),
-        (SOFTWARE, 16, ["integer_product"]),
+        (SOFTWARE, 16, ["unfold", "matmul_broadcast"]),
+        (SOFTWARE, 8, ["integer_product"]),
         (replace(SOFTWARE, subgroup_sizes=(4, 4)), 32, ["conv_direct_broadcast"]),
         (replace(SOFTWARE, subgroup_sizes=(4, 4)), 8, ["conv_direct"]),
         (replace(SOFTWARE, software=False), 32, ["integer_product"]),
@@ -181,10 +182,18 @@ def test_windows_over_few_channels_are_copied_where_pipelines_take_long(
     assert [k.body for k in lower(model.operations[-1], device) if isinstance(k, Kernel)] == bodies
 
 
-@pytest.mark.parametrize(("pixels", "body"), [(85, "integer_product"), (86, "conv_direct_broadcast")])
+@pytest.mark.parametrize(("rows", "body"), [(256, "unfold"), (257, "integer_product")])
+def test_up_to_2_mib_of_few_channels_in_bytes_is_copied(rows: int, body: str) -> None:
+    """Each of 256 pixels in a row sees 27 elements, with zeros 32, and there are 24 channels."""
+    case = Case("conv2d", "int8", (1, rows, 256, 3), (24, 3, 3, 3))
+    model = integer_model("conv2d", case.inputs, case.types, {"padding": "same"}, case.output, (1, 2))
+    assert first_body(model) == body
+
+
+@pytest.mark.parametrize(("pixels", "body"), [(19021, "integer_product"), (19022, "conv_direct_broadcast")])
 def test_a_large_layer_of_few_channels_is_worth_a_pipeline_of_its_own(pixels: int, body: str) -> None:
-    """Sums have 147 products each: 2^26 in all are those of 456,523 results, 7,134 pixels of 64 channels."""
-    case = Case("conv2d", "int8", (1, pixels, 83, 3), (64, 7, 7, 3))
+    """Sums have 147 products each, so 19,022 pixels of 24 channels have 2^26 and more."""
+    case = Case("conv2d", "int8", (1, pixels, 1, 3), (24, 7, 7, 3))
     model = integer_model("conv2d", case.inputs, case.types, {"padding": "same"}, case.output, (1, 2))
     assert first_body(model) == body
 
@@ -198,14 +207,14 @@ def first_body(model: Model) -> str:
 @pytest.mark.parametrize(
     ("quantised", "size", "body"),
     [
-        (True, (70, 78), "unfold"),
-        (True, (71, 77), "conv_broadcast"),
-        (False, (35, 39), "unfold"),
-        (False, (36, 38), "conv_broadcast"),
+        (True, (140, 78), "unfold"),
+        (True, (141, 78), "conv_broadcast"),
+        (False, (70, 39), "unfold"),
+        (False, (71, 39), "conv_broadcast"),
     ],
 )
-def test_up_to_512_kib_of_what_windows_see_are_copied(quantised: bool, size: Pair, body: str) -> None:
-    """Each pixel sees 96 elements. Those of 70 x 78 in int8 have 524,160 bytes, as of 35 x 39 in float32."""
+def test_up_to_1_mib_of_what_windows_see_is_copied(quantised: bool, size: Pair, body: str) -> None:
+    """Each pixel sees 96 elements, so 10,922 pixels fill 2^20 bytes in int8."""
     x, filter = (1, *size, 16), (32, 2, 3, 16)
     if quantised:
         case = Case("conv2d", "int8", x, filter)

@@ -160,10 +160,10 @@ LARGE = "conv_direct", TILE  # with one and with four channels in a load
     ("shape", "channels", "device", "attrs", "expected"),
     [
         ((1, 28, 28, 128), 128, SOFTWARE, {}, [*FOUR, *TWO, SHARED, TILE, GROUPED]),
-        ((1, 16, 16, 64), 64, SOFTWARE, {}, [SHARED, TILE, *FOUR, *TWO, GROUPED]),
-        ((1, 16, 16, 96), 64, SOFTWARE, {}, [*FOUR, *TWO, SHARED, TILE, GROUPED]),
+        ((1, 16, 16, 64), 64, SOFTWARE, {}, ["unfold", SHARED, TILE, *FOUR, *TWO, GROUPED]),
+        ((1, 16, 16, 96), 64, SOFTWARE, {}, [*FOUR, *TWO, "unfold", SHARED, TILE, GROUPED]),
         ((1, 16, 16, 64), 64, SINGLY, {}, [*FOUR, *TWO, SHARED, TILE, TILE, GROUPED]),
-        ((1, 7, 7, 512), 512, SOFTWARE, {}, [*TWO, SHARED, TILE, *FOUR, GROUPED]),
+        ((1, 7, 7, 512), 512, SOFTWARE, {}, [*TWO, "unfold", SHARED, TILE, *FOUR, GROUPED]),
         ((1, 192, 192, 16), 8, SOFTWARE, {}, [TILE, SHARED, *FOUR, *TWO, GROUPED]),
         ((1, 96, 96, 64), 16, SOFTWARE, {}, [*FOUR, SHARED, TILE, *TWO, SHARED, GROUPED]),
         ((1, 55, 55, 16), 64, SOFTWARE, {}, [*FOUR, SHARED, TILE, *TWO, GROUPED]),
