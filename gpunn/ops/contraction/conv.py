@@ -96,12 +96,12 @@ def _conv2d_kernels(call: Call) -> Iterator[Candidate]:
         depth = form.depth * math.prod(form.window.size)
         gain = OF_PRODUCTS if form.window.pointwise else OF_WINDOWS
         shared = partial(shared_rows, call, form.window, form.depth)
-        alike = form.window.pointwise
-        direct = with_shared_rows(call, depth, lambda: [shared()], _in_tiles(call, form), 0, gain, alike)
+        others, alike = _in_tiles(call, form), form.window.pointwise
+        direct = with_shared_rows(call, depth, lambda: [shared()], others, gain=gain, alike=alike)
         rows = with_unfolded(call, form.window, lambda sums, _: completed(call, sums), direct)
         tiles = with_workgroup_tiles(call, _product(call, form), rows)
-        others = with_winograd(call, form.window, tiles)
-        yield from with_cells(call, form.window, others)
+        ways = with_winograd(call, form.window, tiles)
+        yield from with_cells(call, form.window, ways)
         reason = "one output value an invocation"
     kernels = real_sums(call, one_by_one(call, form, reason), form.boxes(call))
     yield Candidate(kernels, reason, fallback=True)

@@ -109,8 +109,8 @@ def _of_bytes(call: Call, form: Form, how: Rescaling, terms: int) -> Iterator[Ca
         ways = (directly, *ways) if call.device.subgroups_of_four else (*ways, directly)
     if form.depth % WORD == 0:
         ways = with_workgroup_tiles(call, workgroup_words(call, form, how), ways)
-    gain = _gain(call, form, terms)
-    rows = with_shared_rows(call, terms, lambda: [shared()], ways, 0, gain, form.window.pointwise)
+    gain, alike = _gain(call, form, terms), form.window.pointwise
+    rows = with_shared_rows(call, terms, lambda: [shared()], ways, gain=gain, alike=alike)
     of_rows = partial(of_shared_sums, call, how)
     gain = OF_INTEGER_PRODUCTS if form.depth % STEP else OF_INTEGER_WINDOWS
     several = with_unfolded(call, form.window, of_rows, rows, how.zero_x, gain)
