@@ -18,8 +18,8 @@ from tests.ops.recurrent.test_rnn import STATES, svdf_operands, svdf_types
 from tests.tflite_builder import litert_runs
 
 # Batch, features, units, rank, memory; the iterations that the device allows; how many dispatches add up
-# entries and memories then. From 65 features or entries on, 64 invocations share a result, on software of fewer
-# than four results, on hardware from 512 on 256.
+# entries and memories then. From 65 features or entries on, 64 invocations share a result: on software if
+# there are fewer than four, on hardware from 512 on 256.
 Case = tuple[tuple[int, int, int, int, int], int, tuple[int, int]]
 CASES: tuple[Case, ...] = (
     ((2, 9, 3, 4, 7), 7, (2, 12)),
