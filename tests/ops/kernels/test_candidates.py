@@ -26,9 +26,9 @@ from tests.ops.reduction.test_order import awkward
 REALS = (
     (
         "conv2d",
-        (2, 5, 4, 8),
-        (12, 1, 1, 8),
-        ("matmul_broadcast", "matmul_tile", "conv_tile", "conv2d_grouped"),
+        (1, 3, 4, 8),
+        (6, 1, 1, 8),
+        ("matmul_tile", "conv_tile", "matmul_broadcast", "conv2d_grouped"),
     ),
     ("conv2d", (1, 1, 1, 8), (5, 1, 1, 8), ("matmul_row", "conv_tile", "conv2d_grouped")),
     ("conv2d", (1, 1, 1, 10), (5, 1, 1, 10), ("matmul_row", "conv_direct", "conv2d_grouped")),
