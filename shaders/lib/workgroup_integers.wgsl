@@ -2,10 +2,10 @@
 // Products of a tile that a workgroup shares (lib/workgroup_tile.wgsl) of two quantised tensors of 8 bits, to the bit,
 // where neither is packed: what lib/workgroup_words.wgsl has for packed words of a filter.
 //
-// Elements without their zero points are up to 255, so sums of four products are up to 260100, and exact in f32: GPUs
-// multiply those in half the time of integers or less. With 1.5 * 2^23 added, such a sum n has the bits of that number
-// plus n, so it needs no conversion to an integer. p.excess is what all these steps add too much; 0 stands behind the
-// depth in both operands, and the product of their zero points there is in it, too.
+// Elements without their zero points are up to 255, so sums of four products are up to 260100, and exact in f32, as in
+// lib/broadcast_integers.wgsl. With 1.5 * 2^23 added, such a sum n has the bits of that number plus n, so it needs no
+// conversion to an integer. p.excess is what all these steps add too much; 0 stands behind the depth in both operands,
+// and the product of their zero points there is in it, too.
 // Expects p.zeros, as lib/zero_points.wgsl; p.excess; requantize() and what lib/requantize.wgsl expects.
 
 const SHIFTED: f32 = 12582912.0; // 1.5 * 2^23

@@ -183,7 +183,7 @@ def table_kernel(call: Call, table: Array, rest: tuple[int, Array] | None = None
     count = ceil_div(call.x.size, 4)
     first, tables = (4 * count, table) if rest is None else (rest[0], np.concatenate([table, rest[1]]))
     if call.device.texels and call.x.dtype in EIGHT_BITS and tables.dtype.kind != "f":
-        tables = tables.astype(np.int32)  # there loads take longer than these bytes
+        tables = tables.astype(np.int32)  # what a texel has; SwiftShader is slow with bytes
     found = Function(("x",), entry("table", "x", call.x.dtype), ("x",), "table")
     pointwise = Pointwise("look_up(x)", {"x": Repeat(call.x.size)}) if rest is None else None
     return Kernel(
