@@ -31,13 +31,16 @@ from gpunn.types import Array
 
 MARGIN = 0.95  # of the first candidate's time, which another one must stay below: clocks and loads vary
 HOPELESS = 2.5  # times the best candidate: what is certainly slower is timed no further
+# Times the best one, and seconds: what takes software as long in one measurement is timed no further, either.
+FAR, LONG = 4.0, 0.01
 # Seconds of the first candidate, from which on others are not tried: a driver may end what takes ten times as
 # long, and the device with it.
 TOO_LONG = 1.0
 PASS_SECONDS = 2e-4  # of one measurement: shorter dispatches are repeated
 MOST_REPEATS = 32
-BUDGET = 0.3  # seconds for a competition of candidates, which has at least ROUNDS
-ROUNDS = 6
+# Seconds for a competition of candidates, and for those of all calls of a graph that are measured together.
+BUDGET, BUDGET_OF_ALL = 0.3, 15.0
+ROUNDS, FEW_ROUNDS = 6, 2  # at least, and where six take longer than the budget: long times differ by less
 AT_ONCE = 2  # rounds in a submission: several of these lie in different slices of time of a busy machine
 AGREE = 1.03  # so near are the two least times of a candidate that is known well enough
 SUBMISSION = 0.1  # seconds of a submission, about: nothing stops one
@@ -126,12 +129,15 @@ class Bench:
         self._limit = limit
         self._stopwatch = Stopwatch(device)
         self._warming = FIRST_WARMING
+        self._budget = BUDGET
         self.method = self._stopwatch.method
         # What hardware repeats, it has the code and the operands of in near caches, as no network has.
         self._singly = self.method == "timestamps" and not device.properties.software
 
     def prepare(self, calls: Iterable[tuple[Operation, Sequence[Candidate]]]) -> None:
         """Make all pipelines of operations and their candidates, so that measurements follow one another."""
+        calls = tuple(calls)
+        self._budget = min(BUDGET, BUDGET_OF_ALL / max(len(calls), 1))
         kernels = ((k, operation) for operation, found in calls for c in found for k in c.kernels)
         self._device.prepare(self._key(kernel, operation) for kernel, operation in kernels)
 
@@ -205,6 +211,9 @@ class Bench:
                 continue
             if trial.once is not None and trial.once > TOO_LONG:
                 break
+        if self._device.properties.software:  # whose clock is the same from the first measurement on
+            least = min((t.seconds or 0.0 for t in trials if t.running), default=0.0)
+            _end_above(max(FAR * least, LONG), trials)
         running = [t for t in trials if t.running]
         if len(running) > 1:
             self._warm(running[0])
@@ -254,17 +263,17 @@ class Bench:
     def _compete(self, trials: Sequence[_Trial]) -> None:
         """Time candidates in turn, so that what disturbs the machine disturbs all; end those without hope."""
         running, began, rounds = list(trials), time.perf_counter(), 0
-        while len(running) > 1 and (rounds < ROUNDS or not all(t.settled for t in running)):
+        fit = int(self._budget / max(sum(t.seconds or 0.0 for t in trials), PASS_SECONDS))
+        least = max(FEW_ROUNDS, min(ROUNDS, fit))
+        while len(running) > 1 and (rounds < least or not all(t.settled for t in running)):
             check()
             rounds += self._rounds(running)
-            if rounds < ROUNDS:
+            if rounds < least:
                 continue
             best = min(t.seconds or 0.0 for t in running)
-            for trial in running:
-                if trial.settled and (trial.seconds or 0.0) > HOPELESS * best:
-                    trial.end()
+            _end_above(HOPELESS * best, [t for t in running if t.settled])
             running = [t for t in running if t.running]
-            if time.perf_counter() - began > BUDGET:
+            if time.perf_counter() - began > self._budget:
                 break
 
     def _rounds(self, trials: Sequence[_Trial]) -> int:
@@ -299,3 +308,10 @@ class Bench:
                 return k
             trials[k].drop(reason)
         return None
+
+
+def _end_above(seconds: float, trials: Iterable[_Trial]) -> None:
+    """End trials that take longer than so many seconds; their times remain."""
+    for trial in trials:
+        if (trial.seconds or 0.0) > seconds:
+            trial.end()

@@ -75,6 +75,7 @@ def test_hardware_repeats_no_kernel_in_a_row(
     device = open_device(None, low_power=False)
     monkeypatch.setattr(device, "properties", replace(device.properties, software=not hardware))
     monkeypatch.setattr(measurement, "PASS_SECONDS", 0.01)  # so that kernels are repeated on any adapter
+    monkeypatch.setattr(measurement, "LONG", 1e9)  # and both take turns
     offer("slow", "quick")
     timed: list[list[tuple[object, ...]]] = []
     times = stopwatch.Stopwatch.times
@@ -163,6 +164,59 @@ def test_small_calls_and_single_candidates_follow_the_rule(
     assert (small.small, small.calls) == (1, ())
     offer("slow")
     assert bodies(model(), gpu, SUSTAINED) == ["the slow"]
+
+
+@pytest.mark.parametrize("software", [True, False])
+def test_what_takes_software_far_longer_is_measured_once(
+    gpu: str, offer: Offer, software: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = open_device(None, low_power=False)
+    monkeypatch.setattr(device, "properties", replace(device.properties, software=software))
+    monkeypatch.setattr(measurement, "LONG", 0.0)
+    monkeypatch.setattr(measurement, "FAR", 1.0)
+    competitors = _competitors(monkeypatch)
+    offer("slower", "slow", "quick")
+    assert bodies(model(), gpu, SUSTAINED) == ["the quick"]
+    assert competitors[:1] == ([] if software else [["slower", "slow", "quick"]])
+    (call,) = gpunn.tune(model()).calls
+    assert all(way.seconds for way in call.ways)
+
+
+@pytest.mark.parametrize(
+    ("name", "seconds", "least"), [("BUDGET", 1e9, 6), ("BUDGET", 0.0, 2), ("BUDGET_OF_ALL", 0.0, 2)]
+)
+def test_where_six_rounds_take_too_long_there_are_two(
+    name: str, seconds: float, least: int, gpu: str, offer: Offer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settled = {name: seconds, "AGREE": 1e9, "LONG": 1e9, "HOPELESS": 1e9}
+    for each, value in settled.items():
+        monkeypatch.setattr(measurement, each, value)
+    rounds: list[int] = []
+    usual, compete = measurement.Bench._rounds, measurement.Bench._compete
+    monkeypatch.setattr(measurement.Bench, "_compete", lambda *given: rounds.append(0) or compete(*given))
+
+    def counted(*given: Any) -> int:
+        count = usual(*given)
+        rounds[-1] += count
+        return count
+
+    monkeypatch.setattr(measurement.Bench, "_rounds", counted)
+    offer("slow", "quick")
+    assert bodies(model(), gpu, SUSTAINED) == ["the quick"]
+    assert rounds == [least] * 2, "of both, and once more of the first and the best"
+
+
+def _competitors(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Return the names of the candidates of each competition, in a list that grows."""
+    found: list[list[str]] = []
+    compete = measurement.Bench._compete
+
+    def named(bench: measurement.Bench, trials: Any) -> None:
+        found.append([trial.candidate.reason for trial in trials])
+        compete(bench, trials)
+
+    monkeypatch.setattr(measurement.Bench, "_compete", named)
+    return found
 
 
 def test_candidates_beside_a_very_long_one_are_not_tried(
