@@ -82,11 +82,12 @@ def test_long_sequences(reverse: bool, gpu: str) -> None:
     check("recurrence", operands, {"reverse": reverse}, backend=gpu, constants=(1,), atol=0, rtol=0)
 
 
-# Bodies with short loops, whatever the call: they count dimensions.
+# Bodies with short loops, whatever the call: they count dimensions, or up to eight look-ups.
 SHORT = {
     "find_rows",
     "gather_nd",
     "put_slice",
+    "table",
     "take_slice",
 }
 DIVIDED = {

@@ -42,6 +42,8 @@ from gpunn.types import Array, DType, TensorType
 
 Bounds = tuple[int, int]
 _ROOT_BITS = 20  # of the fraction of inverse roots
+# Fours that an invocation of software looks up, from so many on: to start one takes as long as two look-ups.
+_EACH, _MANY = 8, 1 << 12
 KEPT = 32  # tables of each op that have lately been made
 
 
@@ -181,6 +183,7 @@ def table_kernel(call: Call, table: Array, rest: tuple[int, Array] | None = None
     reach into the padding of both tensors (a multiple of 16 bytes, gpunn/kernel.py).
     """
     count = ceil_div(call.x.size, 4)
+    each = _EACH if call.device.software and count >= _MANY else 1
     first, tables = (4 * count, table) if rest is None else (rest[0], np.concatenate([table, rest[1]]))
     if call.device.texels and call.x.dtype in EIGHT_BITS and tables.dtype.kind != "f":
         tables = tables.astype(np.int32)  # what a texel has; SwiftShader is slow with bytes
@@ -188,13 +191,13 @@ def table_kernel(call: Call, table: Array, rest: tuple[int, Array] | None = None
     pointwise = Pointwise("look_up(x)", {"x": Repeat(call.x.size)}) if rest is None else None
     return Kernel(
         body="table",
-        threads=flat_threads(count),
+        threads=flat_threads(ceil_div(count, each)),
         reads=(
             Read("x", 0, width=4),
             Read("table", None, value=tables, looked_up=call.device.looks_up_texels),
         ),
         writes=(Write(width=4),),
-        params={"count": count, "first": first // 4},
+        params={"count": ceil_div(count, each), "fours": count, "each": each, "first": first // 4},
         constants={"LAST": last_entry(call.x.dtype)},
         functions={"look_up": found},
         lanes=4,
