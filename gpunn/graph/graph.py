@@ -176,9 +176,9 @@ class Graph:
         (which is mostly the first input's), `open` their shapes as declared, `hybrid` marks them (see
         Operand). Where the types of the outputs follow from values that only a run knows, the operation is
         pending: so are the operations that read its outputs, whose shapes are open then. `names` should say
-        how many outputs such an operation has. `known` is what was inferred before for the same op,
-        attributes and types of inputs. Raises ModelError when the op is unknown, its inputs or attributes
-        break a rule, or an input does not come before it.
+        how many outputs such an operation has. `known` is what was inferred before for the same op and
+        attributes; it counts if the inputs have the types that they had then. Raises ModelError when the op
+        is unknown, its inputs or attributes break a rule, or an input does not come before it.
         """
         definition = lookup(op)
         attrs = {} if attrs is None else attrs
@@ -186,6 +186,8 @@ class Graph:
         inputs, declared = tuple(inputs), Declared(tuple(names), tuple(quantization), tuple(open), hybrid)
         for operand in inputs:
             self._expect_known(operand, f"{definition.name} ({origin})")
+        if known is not None and known.call.inputs != tuple(o if o is None else o.type for o in inputs):
+            known = None
         call = known.call if known else call_of(definition, inputs, attrs, origin, self.value_of)
         if any(map(self.waits, inputs)):
             return self._wait(definition, call, inputs, declared, expected(definition, call, len(names)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -14,6 +14,7 @@ from gpunn.arguments import expect_flag, expect_function, expect_integer, expect
 from gpunn.errors import ModelError, UnsupportedError
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
+from gpunn.graph.reshape import as_numbers
 from gpunn.importers import contents_of
 from gpunn.importers.coreml import recognise
 from gpunn.importers.coreml.layer import INSIDE
@@ -42,12 +43,13 @@ def update(
 ) -> Model:
     """Train an updatable network of an .mlmodel file as the file says, and return the updated model.
 
-    batches: arrays by the names of the model's inputs and of the target, whose rows are the examples. For
-    cross entropy the target is the number of the class, or its name if the file says that the target is the
-    predicted class. Mini-batches are rows in order; with `shuffle` in another order in each epoch, which
-    follows from the seed. The last mini-batch of an epoch may be smaller. Or `batches` are the mini-batches
-    of an epoch in their order, each such arrays by name, or a pair of inputs and target. Other arguments are
-    those of the file if they are None, or must be among those that the file allows.
+    batches: arrays by the names of the model's inputs and of the target, whose rows are the examples.
+    Optional inputs may be left out. For cross entropy the target is the number of the class, or its name if
+    the file says that the target is the predicted class. Mini-batches are rows in order; with `shuffle` in
+    another order in each epoch, which follows from the seed. The last mini-batch of an epoch may be smaller.
+    Or `batches` are the mini-batches of an epoch in their order, each such arrays by name, or a pair of
+    inputs and target. Other arguments are those of the file if they are None, or must be among those that the
+    file allows.
     on_progress: called after each mini-batch; if it returns False, the training stops there.
 
     Raises UnsupportedError if the model is not of an updatable network, FormatError if the file contradicts
@@ -122,28 +124,50 @@ def _optimizer(stated: Update, learning_rate: float | None) -> Optimizer:
 
 
 def _rows(model: Model, stated: Update, examples: Mapping[str, Any]) -> dict[str, Array]:
-    """Return the examples as arrays of one length, and names of classes as their numbers."""
+    """Return the examples as arrays of one length, and names of classes as their numbers.
+
+    Optional inputs that are left out get their default.
+    """
     names = {*(i.name for i in model.inputs), stated.target}
-    if {*examples} != names:
-        raise ModelError(f"examples are of {sorted(names)}, got {sorted(examples)}")
-    rows = {name: np.asarray(values) for name, values in examples.items()}
+    left = [i for i in model.inputs if i.default is not None and i.name not in examples]
+    if {*examples, *(i.name for i in left)} != names:
+        raise ModelError(f"examples are of {sorted(names)}, got {sorted(map(str, examples))}")
+    rows = {name: as_numbers(name, values) for name, values in examples.items()}
     lengths = {name: len(values) if values.ndim else 0 for name, values in rows.items()}
     if len({*lengths.values()}) != 1 or not min(lengths.values()):
         raise ModelError(f"each input and the target need one row for each example, got {lengths} rows")
+    count = len(rows[stated.target])
+    for operand in left:
+        shape = _batched(model, operand, count)
+        assert operand.default is not None
+        rows[operand.name] = np.full((count, math.prod(shape) // count), operand.default, np.float32)
     if stated.classes:
-        numbers = {label: k for k, label in enumerate(stated.classes)}
-        unknown = [v for v in rows[stated.target].tolist() if v not in numbers]
-        if unknown:
-            raise ModelError(f"{unknown[0]!r} is no class of the model")
-        rows[stated.target] = np.array([numbers[v] for v in rows[stated.target].tolist()], np.int64)
+        rows[stated.target] = _numbered(stated, rows[stated.target])
+    for name, values in rows.items():
+        if values.dtype.kind not in "biuf":
+            raise ModelError(f"{name!r} must be numbers, got {values.dtype}")
     return rows
+
+
+def _numbered(stated: Update, labels: Array) -> Array:
+    """Return the numbers of classes, one for each row of labels."""
+    if labels.size != len(labels):
+        raise ModelError(f"{stated.target!r} must have one class for an example, got {[*labels.shape[1:]]}")
+    numbers = {label: k for k, label in enumerate(stated.classes)}
+    given = labels.reshape(-1).tolist()
+    unknown = [v for v in given if not isinstance(v, Hashable) or v not in numbers]
+    if unknown:
+        raise ModelError(f"{unknown[0]!r} is no class of the model")
+    return np.array([numbers[v] for v in given], np.int64)
 
 
 def _batched(model: Model, operand: Operand, count: int) -> Shape:
     """Return the shape of an input for a mini-batch: rows of the declared shape."""
     shape = operand.type.shape
-    if len(shape) == 1 and _legacy(model, operand):
-        return 1, count, *shape
+    if len(shape) == 5:
+        return shape[0], count, *shape[2:]
+    if _legacy(model, operand) and len(shape) in (1, 3):  # channels, or channels, height and width
+        return (1, count, *shape) if len(shape) == 1 else (count, *shape)
     return (count, *(shape[1:] if shape[0] == 1 and len(shape) > 1 else shape))
 
 
@@ -203,6 +227,8 @@ class _Given:
 
     @classmethod
     def of(cls, model: Model, stated: Update, batches: Iterable[Any]) -> _Given:
+        if not isinstance(batches, Iterable):
+            raise ModelError(f"mini-batches must be a mapping by name or an iterable, got {batches!r}")
         iterator = iter(batches)
         first = next(iterator, None)
         if first is None:

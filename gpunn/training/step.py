@@ -106,11 +106,10 @@ def weights_of(model: Graph, chosen: Iterable[str | Operand]) -> tuple[Weight, .
         value = value_of(model, operand)
         if value is None or operand.type.dtype is not DType.FLOAT32:
             raise ModelError(f"only float32 constants can be trained, {operand!r} is none")
-        place = next(
-            (k, operation.inputs.index(operand))
-            for k, operation in enumerate(model.operations)
-            if operand in operation.inputs
-        )
+        readers = [k for k, operation in enumerate(model.operations) if operand in operation.inputs]
+        if not readers:
+            raise ModelError(f"no operation reads {operand!r}, so it cannot be trained")
+        place = readers[0], model.operations[readers[0]].inputs.index(operand)
         if place in [weight.place for weight in found]:
             raise ModelError(f"{operand!r} is named twice among the trainable weights")
         found.append(Weight(f"weight {number}: {operand.name}", place, value))

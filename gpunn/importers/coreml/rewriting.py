@@ -28,6 +28,7 @@ _LAYER = re.compile(r"[^:]*: layer (\d+) ")
 _DIGIT = 4096  # elements are numbered in two digits, each of which float32 holds exactly
 _FILE = "model"  # as which a file is read again
 _LARGEST_HALF = float(np.finfo(np.float16).max)
+_CONSTANTS = ("loadConstant", "loadConstantND")  # layers without operations
 _FORMS = {"floatValue": "<f4", "float16Value": "<f2"}  # that are written
 
 
@@ -102,7 +103,7 @@ def layer_number(origin: str) -> int | None:
 
 
 def _layers(name: str, message: Message, changes: Iterable[Changed]) -> list[Message]:
-    """Return the layers of a file that read changed constants, in their order.
+    """Return the layers of a file that read changed constants, or that are these, in their order.
 
     An operation's origin begins with the place of its layer, or of the layer that this one is within.
     """
@@ -111,13 +112,21 @@ def _layers(name: str, message: Message, changes: Iterable[Changed]) -> list[Mes
         for network in networks_in(model_of(message, _FILE, NO_CHUNKS))
         for number, layer in enumerate(network.message.layers)
     }
-    found = set()
+    constants = {place: layer for place, layer in places.items() if layer.WhichOneof("layer") in _CONSTANTS}
+    found: set[str] = set()
     for change in changes:
-        place = next((p for p in places if change.operation.origin.startswith(p)), None)
-        if place is None:
+        alike = [place for place, layer in constants.items() if _has_value(layer, change.operand.value)]
+        reader = [p for p in places if change.operation.origin.startswith(p)][:1]
+        if not alike and not reader:
             _fail(name, change, "no layer of the file has it")
-        found.add(place)
+        found.update(alike, reader)
     return [layer for place, layer in places.items() if place in found]
+
+
+def _has_value(layer: Message, value: Array | None) -> bool:
+    """Tell whether the weights of a layer are the elements of an array, in their order."""
+    stored = (all_weights(message, NO_CHUNKS) for message in _weights_in(layer))
+    return value is not None and any(np.array_equal(s, value.ravel(), equal_nan=True) for s in stored)
 
 
 def _weights_in(message: Message) -> Iterator[Message]:

@@ -112,3 +112,16 @@ def test_windows_a_huge_step_apart(backend: str) -> None:
     made, params = single("slidingWindows", (5,))
     params.windowSize, params.step = 2, 2**64 - 1
     np.testing.assert_array_equal(run(made, backend, np.arange(5))[0], [[0, 1]])
+
+
+@pytest.mark.parametrize(
+    ("pixels", "factor", "expected"), [(5, 1.4, 7), (10, 0.7, 7), (10, 1.5, 15), (3, 1.5, 4)]
+)
+def test_fractions_of_pixels_are_left_out_in_float32(
+    pixels: int, factor: float, expected: int, backend: str
+) -> None:
+    """As float32, 1.4 is below 1.4, but five times that is rounded to 7: PyTorch has as many rows."""
+    made, params = single("upsample", (1, 1, pixels, pixels))
+    params.fractionalScalingFactor.extend([factor, factor])
+    (got,) = run(made, backend, np.ones((1, 1, pixels, pixels)))
+    assert got.shape == (1, 1, expected, expected) and np.all(got == 1)

@@ -46,3 +46,22 @@ def test_types_that_follow_from_values_are_inferred_by_the_graph(asked: list[str
     assert asked == ["range"]
     with loaded.compile("cpu") as compiled:
         np.testing.assert_array_equal(compiled(np.zeros(3, np.float32)), [0, 1, 2, 3])
+
+
+def test_what_follows_from_known_values_has_its_own_type(backend: str) -> None:
+    """Elements that are not zero are looked for and cast; readers of the result have its shape."""
+    made = model((3,), exact=True)
+    constant(made, "c", [1, 0, 2, 3])
+    layer(made, "whereNonZero", ["c"], ["places"])
+    mean = layer(made, "reduceMean", ["places"])
+    mean.axes.append(0)
+    for name, kind in (("shape", "getShape"), ("sorted", "argSort")):
+        made.description.output.add(name=name).type.multiArrayType.dataType = 65568
+        layer(made, kind, ["places"], [name])
+    made.description.output.add(name="places").type.multiArrayType.dataType = 65568
+    with gpunn.load(made.SerializeToString()).compile(backend) as compiled:
+        found, shape, order, places = compiled(np.zeros(3, np.float32))
+    np.testing.assert_array_equal(places, [[0], [2], [3]])
+    np.testing.assert_array_equal(shape, [3, 1])
+    np.testing.assert_array_equal(order, [[0], [1], [2]])
+    np.testing.assert_allclose(np.ravel(found), [5 / 3], rtol=2**-22)

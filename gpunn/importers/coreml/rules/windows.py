@@ -278,7 +278,8 @@ def upsample(node: Node) -> Value:
         factors = [float(f) for f in extents(node, params.scalingFactor, "scalingFactor", 1)]
     if len(factors) != 2:
         node.corrupt(f"there are {len(factors)} scaling factors, expected 2")
-    size = tuple(math.floor(n * f) for n, f in zip(spatial, factors, strict=True))
+    # In float32, as coremltools and PyTorch: 5 pixels and a factor of 1.4 are 7.
+    size = tuple(math.floor(np.float32(n) * np.float32(f)) for n, f in zip(spatial, factors, strict=True))
     if params.mode == 0:
         y = node.add("resize_nearest", image, size=size)
     else:
