@@ -187,7 +187,7 @@ class Graph:
         for operand in inputs:
             self._expect_known(operand, f"{definition.name} ({origin})")
         if known is not None and known.call.inputs != tuple(o if o is None else o.type for o in inputs):
-            known = None
+            known = None  # an importer stood in for a type that follows from values; the graph knows these
         call = known.call if known else call_of(definition, inputs, attrs, origin, self.value_of)
         if any(map(self.waits, inputs)):
             return self._wait(definition, call, inputs, declared, expected(definition, call, len(names)))

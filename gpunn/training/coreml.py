@@ -138,9 +138,9 @@ def _rows(model: Model, stated: Update, examples: Mapping[str, Any]) -> dict[str
         raise ModelError(f"each input and the target need one row for each example, got {lengths} rows")
     count = len(rows[stated.target])
     for operand in left:
-        shape = _batched(model, operand, count)
+        size = math.prod(_batched(model, operand, count)) // count
         assert operand.default is not None
-        rows[operand.name] = np.full((count, math.prod(shape) // count), operand.default, np.float32)
+        rows[operand.name] = np.full((count, size), operand.default, operand.type.dtype.numpy)
     if stated.classes:
         rows[stated.target] = _numbered(stated, rows[stated.target])
     for name, values in rows.items():
@@ -164,7 +164,7 @@ def _numbered(stated: Update, labels: Array) -> Array:
 def _batched(model: Model, operand: Operand, count: int) -> Shape:
     """Return the shape of an input for a mini-batch: rows of the declared shape."""
     shape = operand.type.shape
-    if len(shape) == 5:
+    if len(shape) == 5 and shape[1] == 1:  # sequence, batch, channel, height, width
         return shape[0], count, *shape[2:]
     if _legacy(model, operand) and len(shape) in (1, 3):  # channels, or channels, height and width
         return (1, count, *shape) if len(shape) == 1 else (count, *shape)

@@ -104,9 +104,9 @@ class Trainer(Closing):
         """Change the weights by one mini-batch; return the loss before the change.
 
         inputs: an array, a sequence of arrays in the order of the model's inputs, or a mapping by name,
-        which may leave optional inputs out. target: of the shape of the output, float32; for cross entropy
-        also integers, the numbers of classes, of the output's shape without the axis. learning_rate: for this
-        step, instead of the optimiser's.
+        which may leave optional inputs out: they have their default then, in the model's shape. target: of
+        the shape of the output, float32; for cross entropy also integers, the numbers of classes, of the
+        output's shape without the axis. learning_rate: for this step, instead of the optimiser's.
 
         Raises ModelError for arrays of other shapes or dtypes, for an empty mini-batch and for a learning
         rate out of range; DivergenceError if the loss is not finite.
@@ -198,8 +198,7 @@ class Trainer(Closing):
         names = [i.name for i in self._model.inputs]
         if isinstance(inputs, Mapping):
             optional = (i for i in self._model.inputs if i.default is not None)
-            defaults = {i.name: np.full(i.type.shape, i.default, np.float32) for i in optional}
-            inputs = {**defaults, **inputs}
+            inputs = {**inputs, **{i.name: as_input(i, None) for i in optional if i.name not in inputs}}
             if {*inputs} != {*names}:
                 raise ModelError(f"the model's inputs are {names}, got {[*inputs]}")
             inputs = [inputs[name] for name in names]

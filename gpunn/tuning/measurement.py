@@ -135,7 +135,10 @@ class Bench:
         self._singly = self.method == "timestamps" and not device.properties.software
 
     def prepare(self, calls: Iterable[tuple[Operation, Sequence[Candidate]]]) -> None:
-        """Make all pipelines of operations and their candidates, so that measurements follow one another."""
+        """Make all pipelines of operations and their candidates, so that measurements follow one another.
+
+        Also divide the time for these among the operations.
+        """
         calls = tuple(calls)
         self._budget = min(BUDGET, BUDGET_OF_ALL / max(len(calls), 1))
         kernels = ((k, operation) for operation, found in calls for c in found for k in c.kernels)

@@ -278,8 +278,9 @@ def upsample(node: Node) -> Value:
         factors = [float(f) for f in extents(node, params.scalingFactor, "scalingFactor", 1)]
     if len(factors) != 2:
         node.corrupt(f"there are {len(factors)} scaling factors, expected 2")
-    # In float32, as coremltools and PyTorch: 5 pixels and a factor of 1.4 are 7.
-    size = tuple(math.floor(np.float32(n) * np.float32(f)) for n, f in zip(spatial, factors, strict=True))
+    # Fractions in float32, which gives as many pixels as PyTorch has: 7 of 5 and a factor of 1.4.
+    number = np.float32 if len(params.fractionalScalingFactor) else int
+    size = tuple(math.floor(number(n) * number(f)) for n, f in zip(spatial, factors, strict=True))
     if params.mode == 0:
         y = node.add("resize_nearest", image, size=size)
     else:
