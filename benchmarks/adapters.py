@@ -21,7 +21,7 @@ from textwrap import fill
 from typing import Any
 
 from benchmarks.command import command, program
-from benchmarks.networks import NETWORKS
+from benchmarks.networks import written
 from gpunn.bench.conditions import Conditions, load, load_text
 from gpunn.bench.group import Turns
 from gpunn.bench.measure import benchmark
@@ -196,15 +196,6 @@ def draw(adapters: Mapping[str, Sequence[Compared]], peers: Sequence[str], path:
     panels[0].set_yticks(range(rows), names, fontsize=8)
     panels[0].set_ylim(rows - 0.4, -0.4)
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
-
-
-def written(model: str, folder: Path) -> Path:
-    """Return the file of a model; of a network with random weights, write it into the folder."""
-    if model not in NETWORKS:
-        return Path(model)
-    file = folder / f"{model}.tflite"
-    file.write_bytes(NETWORKS[model]())
-    return file
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -21,9 +21,8 @@ from typing import Any
 
 import numpy as np
 
-import gpunn
 from benchmarks.command import command, program
-from benchmarks.networks import NETWORKS
+from benchmarks.networks import loaded
 from gpunn.backends.webgpu.device import Device, open_device
 from gpunn.backends.webgpu.lower import candidates, lower
 from gpunn.bench.conditions import Conditions, load, load_text
@@ -124,8 +123,7 @@ def _attribute(text: str, op: str, call: str) -> tuple[str, Any]:
 
 def of_network(name: str, device: Device) -> list[Operation]:
     """Return each distinct call of a network, or of a file, that has several candidates."""
-    made = NETWORKS.get(name)
-    with gpunn.load(name if made is None else made()).compile("webgpu", device=device.info.name) as compiled:
+    with loaded(name).compile("webgpu", device=device.info.name) as compiled:
         calls, _ = tunable_calls([p.operation for p in compiled.placement], device.properties)
     return [call.operations[0] for call in calls]
 

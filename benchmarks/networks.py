@@ -3,132 +3,28 @@
 The time of a network does not depend on its weights, so no trained file is needed to measure it. The weights
 are normal, with a deviation of sqrt(gain / terms): the gain of a network keeps its classes apart, but not one
 of them certain. Shapes are those of the papers; batch normalisation is folded into weights, as converters do.
+
+NAME_int8 is the network in int8, weights with a scale for each channel: Google's own quantizer for such files
+makes it (ai-edge-quantizer, extra bench), from the ranges that normal inputs give.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import numpy as np
 
-from gpunn.types import Array, float32
-from tests.tflite_builder import Graph
+import gpunn
+from benchmarks.network import SEED, Network
 
-SEED = 0
-
-Triple = tuple[int, int, int]
-
-
-class Network:
-    """A network in the making; tensors are numbers, as in the file."""
-
-    def __init__(self, *shape: int, gain: float = 2.0) -> None:
-        self.graph, self.rng, self.gain = Graph(), np.random.default_rng(SEED), gain
-        self.input = self.graph.input(float32(*shape), "input")
-
-    def shape(self, x: int) -> tuple[int, ...]:
-        """Return the shape of a tensor."""
-        return self.graph.tensors[x].type.shape
-
-    def add(self, operator: str, inputs: Sequence[int], *shape: int, **options: object) -> int:
-        """Append an operator with one result of that shape."""
-        (result,) = self.graph.add(operator, inputs, [float32(*shape)], options)
-        return result
-
-    def weights(self, *shape: int, terms: int) -> int:
-        """Add random weights of sums of so many terms."""
-        deviation = math.sqrt(self.gain / terms)
-        return self.graph.constant((self.rng.standard_normal(shape) * deviation).astype(np.float32))
-
-    def constant(self, value: float | Sequence[int]) -> int:
-        """Add a float32 number, or int32 numbers."""
-        kept: Array = np.float32(value) if isinstance(value, float) else np.array(value, np.int32)
-        return self.graph.constant(kept)
-
-    def conv(self, x: int, channels: int, size: int = 1, stride: int = 1, activation: str = "NONE") -> int:
-        """Convolve, SAME."""
-        batch, height, width, depth = self.shape(x)
-        filter = self.weights(channels, size, size, depth, terms=size * size * depth)
-        options = {"stride_w": stride, "stride_h": stride, "fused_activation_function": activation}
-        places = -(-height // stride), -(-width // stride)
-        inputs = [x, filter, self._zeros(channels)]
-        return self.add("CONV_2D", inputs, batch, *places, channels, padding="SAME", **options)
-
-    def conv3d(
-        self, x: int, channels: int, size: Triple, stride: Triple = (1, 1, 1), activation: str = "NONE"
-    ) -> int:
-        """Convolve over depth, height and width, SAME."""
-        batch, *extents, depth = self.shape(x)
-        filter = self.weights(*size, depth, channels, terms=math.prod(size) * depth)
-        options = dict(zip(("stride_d", "stride_h", "stride_w"), stride, strict=True))
-        places = (-(-extent // step) for extent, step in zip(extents, stride, strict=True))
-        inputs, given = [x, filter, self._zeros(channels)], {"fused_activation_function": activation}
-        return self.add("CONV_3D", inputs, batch, *places, channels, padding="SAME", **options, **given)
-
-    def depthwise(self, x: int, size: int, stride: int = 1, activation: str = "NONE") -> int:
-        """Convolve each channel, SAME."""
-        batch, height, width, depth = self.shape(x)
-        filter = self.weights(1, size, size, depth, terms=size * size)
-        options = {"stride_w": stride, "stride_h": stride, "fused_activation_function": activation}
-        places = -(-height // stride), -(-width // stride)
-        inputs = [x, filter, self._zeros(depth)]
-        shape = batch, *places, depth
-        return self.add("DEPTHWISE_CONV_2D", inputs, *shape, padding="SAME", depth_multiplier=1, **options)
-
-    def dense(self, x: int, units: int) -> int:
-        """Multiply rows with a matrix."""
-        *rows, depth = self.shape(x)
-        inputs = [x, self.weights(units, depth, terms=2 * depth), self._zeros(units)]
-        return self.add("FULLY_CONNECTED", inputs, *rows, units, keep_num_dims=True)
-
-    def pair(self, operator: str, a: int, b: int, **options: object) -> int:
-        """Append a function of two tensors, of which the first has the result's shape."""
-        return self.add(operator, [a, b], *self.shape(a), **options)
-
-    def function(self, operator: str, x: int, **options: object) -> int:
-        """Append a function of one tensor."""
-        return self.add(operator, [x], *self.shape(x), **options)
-
-    def mean(self, x: int, axes: Sequence[int], *, keep: bool = True) -> int:
-        """Average over axes."""
-        extents = enumerate(self.shape(x))
-        shape = [1 if k in axes else n for k, n in extents if keep or k not in axes]
-        return self.add("MEAN", [x, self.constant(axes)], *shape, keep_dims=keep)
-
-    def max_pool(self, x: int, size: int) -> int:
-        """Take the maximum of windows with a stride of 2, SAME."""
-        return self._pool("MAX_POOL_2D", x, size)
-
-    def average_pool(self, x: int, size: int) -> int:
-        """Average over windows with a stride of 2, SAME."""
-        return self._pool("AVERAGE_POOL_2D", x, size)
-
-    def reshape(self, x: int, *shape: int) -> int:
-        """Give a tensor another shape."""
-        return self.add("RESHAPE", [x, self.constant(shape)], *shape, new_shape=shape)
-
-    def transpose(self, x: int, *order: int) -> int:
-        """Reorder axes."""
-        shape = self.shape(x)
-        return self.add("TRANSPOSE", [x, self.constant(order)], *(shape[k] for k in order))
-
-    def classes(self, x: int, count: int = 1000) -> bytes:
-        """End with an average over all places, a matrix, and softmax; return the file."""
-        places = range(1, len(self.shape(x)) - 1)
-        scores = self.dense(self.mean(x, tuple(places), keep=False), count)
-        return self.graph.build([self.function("SOFTMAX", scores, beta=1.0)])
-
-    def _pool(self, operator: str, x: int, size: int) -> int:
-        batch, height, width, depth = self.shape(x)
-        options = {"filter_width": size, "filter_height": size, "stride_w": 2, "stride_h": 2}
-        shape = batch, -(-height // 2), -(-width // 2), depth
-        return self.add(operator, [x], *shape, padding="SAME", **options)
-
-    def _zeros(self, count: int) -> int:
-        return self.graph.constant(np.zeros(count, np.float32))
+INT8 = "_int8"
+SAMPLES = 4  # runs that give the ranges of tensors
 
 
 def resnet50() -> bytes:
@@ -201,12 +97,10 @@ def mobilenet_v3() -> bytes:
         (5, 960, 160, True, True, 1),
     )
     for size, wide, channels, squeeze, hard, stride in rows:
-
-        def active(x: int, hard: bool = hard) -> int:
-            return net.function("HARD_SWISH" if hard else "RELU", x)
-
-        y = x if wide == net.shape(x)[3] else active(net.conv(x, wide))
-        y = active(net.depthwise(y, size, stride))
+        relu = "NONE" if hard else "RELU"
+        y = x if wide == net.shape(x)[3] else net.conv(x, wide, activation=relu)
+        y = net.depthwise(net.function("HARD_SWISH", y) if hard else y, size, stride, relu)
+        y = net.function("HARD_SWISH", y) if hard else y
         if squeeze:
             squeezed = net.conv(net.mean(y, (1, 2)), -(-wide // 32) * 8, activation="RELU")
             y = net.pair("MUL", y, _hard_gate(net, net.conv(squeezed, wide)))
@@ -243,7 +137,7 @@ def vit_block() -> bytes:
     joined = net.reshape(net.transpose(seen, 0, 2, 1, 3), 1, tokens, width)
     x = net.pair("ADD", net.dense(joined, width), net.input)
     wide = net.function("GELU", net.dense(_layer_norm(net, x), 4 * width))
-    return net.graph.build([net.pair("ADD", net.dense(wide, width), x)])
+    return net.file(net.pair("ADD", net.dense(wide, width), x))
 
 
 def unet() -> bytes:
@@ -261,7 +155,7 @@ def unet() -> bytes:
         x = net.conv(net.add("RESIZE_NEAREST_NEIGHBOR", [x, size], *shape[:3], net.shape(x)[3]), channels, 3)
         x = net.add("CONCATENATION", [skip, x], *shape[:3], 2 * channels, axis=3)
         x = net.conv(net.conv(x, channels, 3, activation="RELU"), channels, 3, activation="RELU")
-    return net.graph.build([net.function("LOGISTIC", net.conv(x, 1))])
+    return net.file(net.function("LOGISTIC", net.conv(x, 1)))
 
 
 def densenet121() -> bytes:
@@ -306,21 +200,66 @@ NETWORKS: Mapping[str, Callable[[], bytes]] = {
 }
 
 
+def made(name: str) -> bytes | None:
+    """Return the file of the network NAME, or NAME_int8; None if there is none of this name.
+
+    Raises ImportError if it is NAME_int8 and ai-edge-quantizer is not installed.
+    """
+    network = NETWORKS.get(name.removesuffix(INT8))
+    if network is None:
+        return None
+    return quantized(network()) if name.endswith(INT8) else network()
+
+
+def quantized(file: bytes) -> bytes:
+    """Return a float32 network in int8, with the ranges that normal inputs give."""
+    from ai_edge_quantizer.quantizer import Quantizer  # takes a second, and only these networks need it
+    from ai_edge_quantizer.recipe import static_wi8_ai8
+
+    rng, shapes = np.random.default_rng(SEED), [tensor.type.shape for tensor in gpunn.load(file).inputs]
+    samples = [
+        {f"in{k}": rng.standard_normal(shape).astype(np.float32) for k, shape in enumerate(shapes)}
+        for _ in range(SAMPLES)
+    ]
+    # It prints sizes, which are no part of a benchmark's answer, and its interpreter warns of memory.
+    with redirect_stdout(sys.stderr), warnings.catch_warnings(action="ignore"):
+        quantizer = Quantizer(file, static_wi8_ai8())
+        ranges = quantizer.calibrate({"serving_default": samples})
+        return bytes(quantizer.quantize(ranges).quantized_model)
+
+
+def written(name: str, folder: Path) -> Path:
+    """Write a network into a folder, and return its file; or return the file of that name."""
+    network = made(name)
+    if network is None:
+        return Path(name)
+    file = folder / f"{name}.tflite"
+    file.write_bytes(network)
+    return file
+
+
+def loaded(name: str) -> gpunn.Model:
+    """Make a network, or read the file of that name."""
+    network = made(name)
+    return gpunn.load(name if network is None else network)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write the networks that the command line names."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", type=Path)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NETWORKS)}; all by default")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"of {', '.join(NETWORKS)}, all by default; or NAME_int8"
+    )
     options = parser.parse_args(arguments)
-    if unknown := [name for name in options.names if name not in NETWORKS]:
+    known = {name + kind for name in NETWORKS for kind in ("", INT8)}
+    if unknown := [name for name in options.names if name not in known]:
         parser.error(f"there is no network {', '.join(unknown)}; there are {', '.join(NETWORKS)}")
     options.folder.mkdir(parents=True, exist_ok=True)
     for name in options.names or NETWORKS:
-        file = options.folder / f"{name}.tflite"
-        file.write_bytes(NETWORKS[name]())
-        print(file)
+        print(written(name, options.folder))
 
 
 if __name__ == "__main__":

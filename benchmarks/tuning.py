@@ -18,7 +18,7 @@ from pathlib import Path
 
 import gpunn
 from benchmarks.command import command, program
-from benchmarks.networks import NETWORKS
+from benchmarks.networks import loaded
 from benchmarks.preferences import BASE, Row
 from gpunn.bench.conditions import Conditions, load, load_text
 from gpunn.bench.result import quotient
@@ -88,12 +88,6 @@ def compared(name: str, model: gpunn.Model, device: str | None, rounds: int) -> 
     )
 
 
-def _loaded(name: str) -> gpunn.Model:
-    """Read a file, or make the network of that name."""
-    made = NETWORKS.get(name)
-    return gpunn.load(name if made is None else made())
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Tune and measure each model, and print."""
     parser = command("tuning", __doc__)
@@ -107,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     found, lines, device = [], [], ""
     with progress_bars(quiet=options.markdown) as told:
         for name in options.models:
-            model = _loaded(name)
+            model = loaded(name)
             found.append(gpunn.tune(model, device=options.device, again=options.again, progress=told))
             with model.compile("webgpu", "sustained-speed", device=options.device) as compiled:
                 device = compiled.device

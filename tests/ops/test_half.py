@@ -217,6 +217,7 @@ OTHER_BODIES = {
     "integer_workgroup",
     "join_planes",
     "loop",
+    "normalize_bytes",
     "philox",
     "quantize",
     "resize_bilinear_bytes",

@@ -48,6 +48,10 @@ def accessors(binding: Binding, result: str, lanes: int, names: frozenset[str]) 
                 body = _in_segment(binding, verb, lanes, "v") if segments else statement
                 body = in_rows(binding.name, binding.rows, _count(verb, lanes)) if binding.rows else body
                 yield store_function(binding, verb, kind, _count(verb, lanes), body)
+        if f"stores_{binding.name}" in names:
+            by_words = binding.dtype in PACKED_TYPES and not (binding.rows or segments)
+            body = _words_of_bytes(binding.data) if by_words and not _computes(binding) else ""
+            yield stores(binding.name, fours, body)
         return
     scalar = result if binding.dtype is None else element_type(binding.dtype)
     vector = vector_type(scalar)
@@ -90,10 +94,21 @@ def store_function(binding: Binding, verb: str, kind: str, count: int, body: str
 
     What is stored is the result of the appended operations, if there are some.
     """
-    if not binding.appended or binding.in_loop:
+    if not _computes(binding):
         return f"fn {verb}_{binding.name}(i: u32, v: {kind}) {{ {body} }}"
     final = f"let v = final{'4' if count == 4 else ''}_{binding.name}(i, value);"
     return f"fn {verb}_{binding.name}(i: u32, value: {kind}) {{ {final} {body} }}"
+
+
+def _computes(binding: Binding) -> bool:
+    """Tell whether stores compute appended operations."""
+    return bool(binding.appended) and not binding.in_loop
+
+
+def stores(name: str, vector: str, body: str = "") -> str:
+    """Write stores_<name>, which stores some of four elements at any place; by default one by one."""
+    singles = (f"if (count > {k}u) {{ store_{name}(i + {k}u, v[{k}]); }}" for k in range(4))
+    return f"fn stores_{name}(i: u32, count: u32, v: {vector}) {{ {body or ' '.join(singles)} }}"
 
 
 def _switch(binding: Binding, result: str) -> Iterator[str]:
@@ -178,6 +193,19 @@ def _stores(binding: Binding, by_parts: bool) -> tuple[str, str]:
         return f"{data}[i >> 2u][i & 3u] = v;", f"{data}[i] = v;"
     components = " ".join(f"{data}[4u * i + {k}u] = v[{k}];" for k in range(4))
     return f"{data}[i] = v;", components
+
+
+def _words_of_bytes(data: str) -> str:
+    """Write statements that store `count` bytes of v from element i on: a word, or parts of two."""
+    return (
+        "let s = (i & 3u) * 8u; let mask = 0xffffffffu >> (32u - count * 8u); "
+        "let w = packed_bytes(vec4<u32>(v)) & mask; "
+        f"if (s == 0u && count == 4u) {{ atomicStore(&{data}[i >> 2u], w); return; }} "
+        f"atomicAnd(&{data}[i >> 2u], ~(mask << s)); atomicOr(&{data}[i >> 2u], w << s); "
+        "if (s + count * 8u > 32u) { "
+        f"atomicAnd(&{data}[(i >> 2u) + 1u], ~(mask >> (32u - s))); "
+        f"atomicOr(&{data}[(i >> 2u) + 1u], w >> (32u - s)); }}"
+    )
 
 
 def _pair_stores(data: str, pair: Pair, width: int, by_parts: bool) -> tuple[str, str]:

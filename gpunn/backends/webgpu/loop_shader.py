@@ -16,7 +16,7 @@ from collections.abc import Iterator, Set
 from dataclasses import replace
 from typing import NamedTuple
 
-from gpunn.backends.webgpu.accessors import store_function, stored_types
+from gpunn.backends.webgpu.accessors import store_function, stored_types, stores
 from gpunn.backends.webgpu.bindings import (
     HALF,
     PACKED_TYPES,
@@ -43,7 +43,7 @@ _STRUCT = re.compile(r"\bstruct\s+\w+\s*(\{[^}]*\})")
 _MEMBER = re.compile(r"[^\W\d]\w*(?=\s*:)")
 _ENTRY = re.compile(r"@compute\s*@workgroup_size\([^)]*\)|@builtin\([^)]*\)")
 _BUFFER = re.compile(r"^@group\(0\) @binding\(\d+\) var<(storage|uniform)[^>]*> (\w+): ([^;]*);$")
-_ACCESSOR = re.compile(r"^fn (load4?v?|splat|int|word|store4?v?|put4?|get4?|raw4?)_(\w+)\(")
+_ACCESSOR = re.compile(r"^fn (load4?v?|splat|int|word|stores?4?v?|put4?|get4?|raw4?)_(\w+)\(")
 
 
 def words(dtype: DType) -> int:
@@ -230,6 +230,8 @@ def _stores(binding: Binding, dtype: DType, result: str, lanes: int, names: froz
         yield store_function(binding, "storev", vector, 4, several)
     elif f"storev_{name}" in names:
         yield f"fn storev_{name}(i: u32, v: {vector}) {{ store_{name}(i, v); }}"
+    if f"stores_{name}" in names:
+        yield stores(name, fours)
 
 
 def _stored(dtype: DType, v: str = "v") -> str:

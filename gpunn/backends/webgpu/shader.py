@@ -211,6 +211,7 @@ def parts(key: ShaderKey) -> tuple[Part, ...]:
     expressions = (function.expression for _, function in key.functions)
     texts = (*files.values(), *expressions, key.generated)
     names = frozenset[str]().union(*map(identifiers, texts))
+    names |= {name.replace("stores_", "store_", 1) for name in names if name.startswith("stores_")}
     made = [line for b in key.bindings if b.appended for line in chain(b, key.lanes, names)]
     made += (line for b in key.bindings for line in rows(b, computed_type(key), names))
     declarations = _declarations(key, names.union(*map(identifiers, made)))

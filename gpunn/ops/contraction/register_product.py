@@ -21,7 +21,6 @@ from gpunn.ops.kernels.register_tile import PAIR_TILE, SMALL_TILE, TILE, Registe
 from gpunn.ops.kernels.tiling import (
     COLUMNS,
     ROWS,
-    WORKGROUP,
     ProductGrid,
     row_library,
     row_tiles,
@@ -139,7 +138,7 @@ def _product(
     return Kernel(
         body="matmul_row",
         threads=grid.threads,
-        workgroup=WORKGROUP,
+        workgroup=grid.workgroup,
         reads=(Read("x", 0, pitch.unit, pitch=pitch), *layout.reads),
         writes=(Write(width=vec_width(channels)),),
         params={

@@ -21,7 +21,6 @@ from gpunn.ops.kernels.register_tile import SMALL_TILE, TILE, RegisterTile, othe
 from gpunn.ops.kernels.tiling import (
     COLUMNS,
     ROWS,
-    WORKGROUP,
     ProductGrid,
     leaves_idle,
     row_library,
@@ -168,7 +167,7 @@ def _words(call: Call, form: Form, how: Rescaling, grid: ProductGrid, steps: int
     return Kernel(
         body="integer_product",
         threads=grid.threads,
-        workgroup=WORKGROUP,
+        workgroup=grid.workgroup,
         reads=_reads(how, offset, cells * ceil_div(form.depth, WORD), packed),
         params={
             **window_params(form.window, *form.spatial),

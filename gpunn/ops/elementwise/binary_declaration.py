@@ -16,8 +16,9 @@ from gpunn.ops.axes import PAIRWISE
 from gpunn.ops.call import Call, broadcast
 from gpunn.ops.check import FLOATS, SMALL, expect_dtype
 from gpunn.ops.elementwise import gradients
-from gpunn.ops.elementwise.binary_integer import INTEGER, Combine, sum_weights
+from gpunn.ops.elementwise.binary_integer import INTEGER, sum_weights
 from gpunn.ops.elementwise.binary_kernel import pairwise
+from gpunn.ops.elementwise.combine import Combine
 from gpunn.ops.elementwise.lines import lines
 from gpunn.ops.elementwise.unary import activation_function, apply_activation
 from gpunn.ops.expansion import Expand

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpunn.kernel import Function, Param, Read
+from gpunn.kernel import Function, Param
 from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED
+from gpunn.ops.elementwise.combine import Combine, of_products, of_sums
 from gpunn.ops.fixed_point.affine import (
     LIMITS,
     activation_bounds,
@@ -32,6 +32,7 @@ from gpunn.ops.fixed_point.affine import (
     store,
     times,
 )
+from gpunn.ops.fixed_point.pair_products import IntegerProducts
 from gpunn.ops.fixed_point.pair_sums import IntegerSums
 from gpunn.ops.fixed_point.pair_tables import Pairwise
 from gpunn.ops.op import EIGHT_BITS
@@ -42,20 +43,6 @@ SQUARED = 7  # that squared differences are computed with
 COMPARED = 8  # that comparisons are made with
 
 Factor = tuple[int, int]  # (m, shift), see quantize_multiplier
-
-
-@dataclass(frozen=True, slots=True)
-class Combine:
-    """A kernel's function of two elements: `combine` and other functions, and the operands that they read.
-
-    `signs`: see Pointwise.
-    """
-
-    functions: Mapping[str, Function]
-    params: Mapping[str, Param] = field(default_factory=dict)
-    libraries: tuple[str, ...] = ()
-    tables: tuple[Read, ...] = ()
-    signs: tuple[int, ...] = ()
 
 
 class Fixed(NamedTuple):
@@ -255,12 +242,16 @@ def _fixed(call: Call) -> Combine:
     if line.alike and call.x.quantization == call.input(1).quantization == call.y.quantization:
         return Combine({"combine": Function(("a", "b"), line.alike)})
     zeros, factors = _zeros_and_factors(call)
+    bounds = activation_bounds(call, call.y)
     sums = _integer_sums(call, factors)
     if sums is not None:
-        return _of_sums(sums, activation_bounds(call, call.y))
+        return of_sums(sums, bounds)
+    products = _integer_products(call, factors[2])
+    if products is not None:
+        return of_products(products, bounds)
     centred = line.expression.format(a="(a - p.first.x)", b="(b - p.second.x)", left=LEFT[call.x.dtype])
     # The zero point comes last, so that nothing overflows.
-    low, high = (b - zeros[2] for b in activation_bounds(call, call.y))
+    low, high = (b - zeros[2] for b in bounds)
     expression = f"clamp({centred}, p.bounds.x, p.bounds.y) + p.result.x"
     params = {**_fields(zeros, factors), "bounds": (low, high, 0, 0)}
     return Combine({"combine": Function(("a", "b"), expression)}, params, line.libraries)
@@ -280,21 +271,14 @@ def _integer_sums(call: Call, factors: Sequence[Factor]) -> IntegerSums | None:
     return IntegerSums.of(call, weights, lambda a, b: exact(a, b).astype(np.int64), slack)
 
 
-def _of_sums(sums: IntegerSums, bounds: tuple[int, int]) -> Combine:
-    """Return the kernel's function for proven numbers.
-
-    The sum is in steps of the result. A mask takes the fraction away, and a power of two brings down the
-    rest: 11 bits at most, so the f32 is exact. No library is called, so that stores of other kernels can
-    compute it (planning/switches.py).
-    """
-    params: dict[str, Param] = {
-        "by": (sums.first, sums.second, sums.summand, -1 << sums.bits),
-        "unit": math.ldexp(1.0, -sums.bits),
-        "least": float(bounds[0]),
-        "most": float(bounds[1]),
-    }
-    expression = "i32(clamp(f32((p.by.x * a + p.by.y * b + p.by.z) & p.by.w) * p.unit, p.least, p.most))"
-    return Combine({"combine": Function(("a", "b"), expression)}, params)
+def _integer_products(call: Call, factor: Factor) -> IntegerProducts | None:
+    """Return the numbers for a product of 8 bits, if there are some that have the bits of fixed point."""
+    if call.op != "mul" or call.x.dtype not in EIGHT_BITS:
+        return None
+    (a, _), (b, _), (y, _) = (scale_of(call, type) for type in (call.x, call.input(1), call.y))
+    # Products are rounded to a multiple of 2^shift, which are steps of the result, and then to a whole step.
+    slack = math.ldexp(1, factor[1] - 1)
+    return IntegerProducts.of(call, ratio(times(a, b), y), lambda p: rescale(p, *factor), slack)
 
 
 def _fields(zeros: Sequence[int], factors: Sequence[Factor]) -> dict[str, Param]:

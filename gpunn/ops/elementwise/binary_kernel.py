@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from gpunn.kernel import Kernel, Read, Write, ceil_div, flat_threads, vec_width
 from gpunn.ops.call import Call
-from gpunn.ops.elementwise.binary_integer import Combine
+from gpunn.ops.elementwise.combine import Combine
 from gpunn.ops.kernels.each import lanes_of
 from gpunn.ops.kernels.strides import (
     aligned,

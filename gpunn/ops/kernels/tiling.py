@@ -12,6 +12,7 @@ from gpunn.ops.kernels.register_tile import TILE, RegisterTile
 COLUMNS = TILE.channels  # of one tile: two vec4; packed filters have a multiple of them
 ROWS = TILE.rows  # output rows or pixels of one tile
 WORKGROUP = (64, 1, 1)
+_NARROW = (8, 1, 1)  # on a CPU, each core of which computes a workgroup, where there are few of WORKGROUP
 _MOST_SPLITS = 16  # of a sum of products: each costs a part of the joining
 _MORE = 4  # times as many share a sum of a row on hardware: there is less to do while others wait for memory
 _MOST_SHARES = 64  # of what is joined by halves in a workgroup
@@ -19,7 +20,7 @@ _MOST_SHARES = 64  # of what is joined by halves in a workgroup
 
 @dataclass(frozen=True, slots=True)
 class ProductGrid:
-    """The division of a product: threads for workgroups of WORKGROUP, and parameters.
+    """The division of a product: threads, the size of a workgroup, and parameters.
 
     `splits` invocations share each sum (split-K, shaders/lib/split_k.wgsl).
     """
@@ -27,6 +28,7 @@ class ProductGrid:
     threads: Grid
     splits: int
     params: dict[str, Param] = field(default_factory=dict)
+    workgroup: Grid = WORKGROUP
 
     @property
     def reason(self) -> str:
@@ -79,7 +81,8 @@ def leaves_idle(kernel: Kernel, device: DeviceProperties) -> bool:
 def row_tiles(rows: int, channels: int, steps: int, device: DeviceProperties) -> ProductGrid:
     """Divide into tiles of one row x one vec4 column, for few rows."""
     count = splits(rows * channels // 4, steps, device, 1 if device.software else _MORE)
-    return ProductGrid((channels // 4 * count, rows, 1), count)
+    workgroup = _NARROW if device.software and count == 1 else WORKGROUP
+    return ProductGrid((channels // 4 * count, rows, 1), count, workgroup=workgroup)
 
 
 def row_library(rows: int, channels: int) -> tuple[str]:

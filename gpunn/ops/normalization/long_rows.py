@@ -20,7 +20,8 @@ from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS
 from gpunn.ops.kernels.chain import boxes, chained
 from gpunn.ops.kernels.cooperative import CooperativeGroup, cooperative_group, in_groups
-from gpunn.rows import Pitch
+from gpunn.ops.op import EIGHT_BITS
+from gpunn.rows import Pitch, Start
 from gpunn.types import DType, TensorType
 
 Divide = Callable[[Kernel, CooperativeGroup], list[Kernel]]  # a kernel whose rows one dispatch does not take
@@ -75,7 +76,18 @@ def _in_lanes(kernel: Kernel, call: Call, group: CooperativeGroup) -> Kernel:
     x, *tables = kernel.reads
     length, inner = kernel.params["length"], kernel.params["inner"]
     assert isinstance(length, int) and isinstance(inner, int)
-    if not call.device.software or inner != 1 or length % 4 or group.size > 1:
+    in_words = call.device.software and inner == 1 and group.size == 1
+    if in_words and length % 4 and kernel.body == "normalize" and call.x.dtype in EIGHT_BITS:
+        words = Start(4)
+        return replace(
+            kernel,
+            body="normalize_bytes",
+            reads=(replace(x, pitch=words), *tables),
+            params={**kernel.params, **words.params("x")},
+            loop_iterations=3 * (ceil_div(length, 4) + 1),
+            reason=f"{kernel.reason}, in words",
+        )
+    if not in_words or length % 4:
         rows = Pitch(length * inner)
         return replace(
             kernel,
