@@ -8,7 +8,6 @@ pictures, are compared on these, without their accuracy. Prints two Markdown tab
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -20,7 +19,7 @@ import numpy as np
 from PIL import Image
 
 import gpunn
-from benchmarks.command import program
+from benchmarks.command import command, program
 from gpunn.comparison import Comparison, Pair
 from gpunn.types import Array
 from gpunn.vision import default_model
@@ -155,7 +154,7 @@ def accuracy(found: Sequence[Comparison]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Compare and print."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy", description=__doc__.split("\n")[0])
+    parser = command("accuracy", __doc__)
     parser.add_argument("folder", type=Path)
     found = [compared(case) for case in cases(parser.parse_args(arguments).folder)]
     print(f"{circumstances(found)}\n\n{agreement(found)}\n\n{accuracy(found)}")

@@ -8,7 +8,6 @@ pictures caught. Prints Markdown tables. --write stores slope and threshold in t
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from ai_edge_litert import schema_py_generated as schema
 
 import gpunn
 from benchmarks import detectors
+from benchmarks.command import command
 from benchmarks.pictures import cifar_pictures, unknown_pictures
 from gpunn import vision
 from gpunn.graph.scores import Calibration, Sigmoid
@@ -178,7 +178,7 @@ def groups(name: str, sample: Sample, slope: float, threshold: float) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Fit, measure, print, and write if asked to."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.calibration", description=__doc__)
+    parser = command("calibration", __doc__)
     parser.add_argument("archive", type=Path, metavar="ARCHIVE")
     parser.add_argument("--digits", type=Path, metavar="FILE")
     parser.add_argument("--write", action="store_true")

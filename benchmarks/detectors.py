@@ -8,7 +8,6 @@ table, and which of the PHOTOs each way takes for known. The float32 classifier 
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ import numpy as np
 from PIL import Image
 
 import gpunn
+from benchmarks.command import command
 from benchmarks.pictures import cifar_pictures, small, unknown_pictures
 from gpunn import vision
 from gpunn.finetuning.layers import front_and_head, last_layer
@@ -205,7 +205,7 @@ def row(name: str, way: Way, known: tuple[Seen, Seen], right: Array, unknown: Ma
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.detectors", description=__doc__)
+    parser = command("detectors", __doc__)
     parser.add_argument("archive", type=Path, metavar="ARCHIVE")
     parser.add_argument("photos", type=Path, nargs="*", metavar="PHOTO")
     parser.add_argument("--digits", type=Path, metavar="FILE")

@@ -6,8 +6,9 @@ in all Python code that it runs, that of wgpu-py and of the standard library, to
 a timer come at N random moments instead. After each interrupt the same compilation must give the right
 answer. A process that hangs for LIMIT seconds ends with the stacks of its threads.
 
-A table shows for each case how many interrupts it took. Destructors are left out, because Python drops what
-they raise.
+BACKEND is cpu, webgpu, or isolated: the CPU backend in a worker process, which is left out unless it is
+named. A table shows for each case how many interrupts it took. Destructors are left out, because Python drops
+what they raise.
 """
 
 from __future__ import annotations

@@ -76,4 +76,6 @@ def _ahead(stats: gpunn.Stats) -> float:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+        raise SystemExit(__doc__)
     main(sys.argv[1])

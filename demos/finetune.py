@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import argparse
 import io
-import tarfile
 from pathlib import Path, PurePosixPath
 
 import numpy as np
-from pictures import run
+from pictures import open_archive, run
 from PIL import Image
 
 import gpunn
@@ -25,7 +24,7 @@ from gpunn import vision
 def held_back(archive: Path, classes: list[str], count: int) -> dict[str, list[Image.Image]]:
     """Return the first pictures of some classes in test/, by class."""
     found: dict[str, list[Image.Image]] = {name: [] for name in classes}
-    with tarfile.open(archive) as files:
+    with open_archive(archive) as files:
         for member in sorted(files.getmembers(), key=lambda member: member.name):
             path = PurePosixPath(member.name)
             part = path.parts[-3:-1]

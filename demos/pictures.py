@@ -31,11 +31,19 @@ def run(main: Callable[[], None]) -> None:
     except UnicodeDecodeError as error:
         raise SystemExit(f"a file is not UTF-8 text: {error.reason}") from None
     except tarfile.TarError as error:
-        raise SystemExit(f"no archive of tar can be read: {str(error).splitlines()[0]}") from None
+        raise SystemExit(f"the archive is damaged: {str(error).splitlines()[0]}") from None
     except (gpunn.GpunnError, OSError) as error:
         file = error.filename if isinstance(error, OSError) and error.strerror else None
         text = str(error) if file is None else f"{file}: {error.strerror}"
         raise SystemExit(" ".join(text.split())) from None
+
+
+def open_archive(path: Path) -> tarfile.TarFile:
+    """Open an archive of tar; SystemExit if it is none, which its own error does not name."""
+    try:
+        return tarfile.open(path)
+    except tarfile.TarError:
+        raise SystemExit(f"{path}: no archive that tar can read") from None
 
 
 def class_names(model: gpunn.Model, file: Path | None, count: int) -> list[str]:

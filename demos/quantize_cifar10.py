@@ -11,10 +11,9 @@ machine.
 from __future__ import annotations
 
 import argparse
-import tarfile
 from pathlib import Path, PurePosixPath
 
-from pictures import run
+from pictures import open_archive, run
 from PIL import Image
 from tflite_writer import ModelWriter, Scales, write_with_labels
 
@@ -29,7 +28,7 @@ Range = tuple[float, float]
 def training_pictures(archive: Path, every: int) -> list[Image.Image]:
     """Yield each `every`-th picture of each class, by number."""
     found = []
-    with tarfile.open(archive) as files:
+    with open_archive(archive) as files:
         for member in files:
             path = PurePosixPath(member.name)
             taken = path.suffix == ".jpg" and path.parts[-3] == "train" and int(path.stem) % every == 0

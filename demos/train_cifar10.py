@@ -20,14 +20,13 @@ import argparse
 import copy
 import io
 import math
-import tarfile
 import time
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 import numpy as np
 from numpy.typing import NDArray
-from pictures import run
+from pictures import open_archive, run
 from PIL import Image
 from tflite_writer import ModelWriter, write_with_labels
 
@@ -144,7 +143,7 @@ class Classifier(nn.Module):
 def read_archive(path: Path) -> dict[str, Pictures]:
     """Decode the archive to {"train" | "test": (pictures [N, 32, 32, 3] uint8, classes [N])}."""
     found: dict[str, list[tuple[str, NDArray[np.uint8], int]]] = {"train": [], "test": []}
-    with tarfile.open(path) as archive:
+    with open_archive(path) as archive:
         for member in archive:
             name = PurePosixPath(member.name)
             if name.suffix == ".jpg" and (file := archive.extractfile(member)):

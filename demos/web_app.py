@@ -193,7 +193,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _terminated)
     code = 0
     try:
-        page(worker.ask, worker.teach, TaughtModels(Path(folder.name))).launch(
+        app = page(worker.ask, worker.teach, TaughtModels(Path(folder.name)))
+        app.launch(
             server_name="127.0.0.1",
             server_port=options.port,
             ssr_mode=False,
@@ -203,7 +204,11 @@ def main() -> None:
             app_kwargs={"middleware": [Middleware(Guard, most=options.upload << 20)]},
             max_file_size=f"{options.upload}mb",
             footer_links=[],
+            quiet=True,  # it would advise to publish the page
+            prevent_thread_lock=True,
         )
+        print(f"Running on {app.local_url}", flush=True)
+        app.block_thread()
     except SystemExit as terminated:
         code = int(terminated.code or 0)
     finally:

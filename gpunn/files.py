@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
@@ -72,10 +72,11 @@ def replace_file(path: str | os.PathLike[str], data: bytes) -> None:
     except PermissionError:
         descriptor = None
     if descriptor is None:
-        target.write_bytes(data)
+        with _naming(target):
+            target.write_bytes(data)
         return
     try:
-        with open(descriptor, "wb") as stream:
+        with _naming(target), open(descriptor, "wb") as stream:
             stream.write(data)
         if target.exists():
             os.chmod(beside, stat.S_IMODE(target.stat().st_mode))
@@ -83,6 +84,16 @@ def replace_file(path: str | os.PathLike[str], data: bytes) -> None:
     except BaseException:  # also Ctrl-C
         with contextlib.suppress(OSError):
             os.unlink(beside)
+        raise
+
+
+@contextlib.contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Let an OSError name the file; those of writing to an open one do not."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
         raise
 
 

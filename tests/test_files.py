@@ -174,3 +174,9 @@ def test_what_cannot_be_replaced_is_written_in_place(tmp_path: Path, monkeypatch
     with pytest.raises(FileNotFoundError):
         monkeypatch.undo()
         replace_file(tmp_path / "nowhere" / "model.tflite", b"third")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is full")
+def test_a_full_disk_is_an_error_that_names_the_file() -> None:
+    with pytest.raises(OSError, match="/dev/full"):
+        replace_file("/dev/full", b"some bytes")

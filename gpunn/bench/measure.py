@@ -84,7 +84,7 @@ def benchmark(
     if all(result.failed for result in results):
         reasons = "; ".join(f"{result.label}: {result.failed}" for result in results)
         raise DeviceError(f"nothing could be measured: {reasons}")
-    ran_first = [result.entrant for result in sorted(results, key=lambda result: bool(result.failed))]
+    ran = [result.entrant for result in results if not result.failed]
     return Benchmark(
         model=loaded.name,
         inputs=random.description,
@@ -92,7 +92,7 @@ def benchmark(
         starts=turns.starts,
         rounds=turns.rounds,
         turn_seconds=turns.seconds,
-        bases=tuple(pick_bases(bases, ran_first)),
+        bases=tuple(bases or pick_bases((), ran)),
         conditions=conditions,
         load_after=load(),
         results=tuple(results),

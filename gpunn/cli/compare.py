@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -156,7 +157,8 @@ def compare(
     else:
         print_comparison(stdout(), found, None if other is None else other.name, every)
         if case is not None:
-            stdout().print(plain(f"layer {save_layer} is in {case}: gpunn compare {case}"), soft_wrap=True)
+            file = shlex.quote(f"./{case}" if str(case).startswith("-") else str(case))
+            stdout().print(plain(f"layer {save_layer} is in {case}: gpunn compare {file}"), soft_wrap=True)
         if report is not None:
             stdout().print(plain(f"report: {report}"), soft_wrap=True)
     return 0 if found.ok else EXIT_DIFFERENT

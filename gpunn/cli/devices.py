@@ -20,6 +20,7 @@ from gpunn.document import as_document
 app = subcommand()
 
 _LIMITS = re.compile("max-compute|max-buffer-size|m(ax|in)-(storage|uniform)-buffer")  # the rest: for drawing
+_LEAST_COLUMNS = 24  # of a terminal, for the values of a device; where there are fewer, they are not aligned
 
 
 @app.command()
@@ -99,7 +100,11 @@ def _print_device(console: Console, device: gpunn.DeviceInfo, number: int) -> No
     }
     facts |= {name: f"{value:,}" for name, value in sorted(device.limits.items()) if _LIMITS.match(name)}
     width = max(map(len, facts)) + 2
+    aligned = console.width >= width + _LEAST_COLUMNS
     for name, value in facts.items():
-        say(console, plain(value), f"{name:<{width}}")
+        if aligned:
+            say(console, plain(value), f"{name:<{width}}")
+        else:
+            say(console, f"{name}: {plain(value)}")
     say(console, plain(", ".join(device.features) or "-"), "features: ")
     console.print()

@@ -55,7 +55,8 @@ def inspect(
             "--wgsl",
             metavar="N",
             show_default=False,
-            help="Print only the shader of dispatch N of --plan, as the driver compiles it.",
+            help="Print only the shader of dispatch N of --plan, as the driver compiles it; with --json it "
+            "is in the document.",
         ),
     ] = None,
     backend: Annotated[

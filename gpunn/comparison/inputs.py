@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,8 @@ from gpunn.graph.pixels import GivenNumbers
 from gpunn.graph.reshape import as_input
 from gpunn.types import Array
 from gpunn.wording import counted
+
+_NUMBERED = re.compile(r"arr_\d+")  # arrays that numpy.savez() got without names
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,17 +231,18 @@ def array_sample(model: Graph, arrays: Sequence[Array], name: str) -> Sample:
 
 
 def _in_order(model: Graph, path: Path, arrays: dict[str, Array]) -> list[Array]:
-    """Order arrays by the names of the inputs; keep their order if the names are different.
+    """Order arrays by the names of the inputs; keep their order if numpy.savez() named them, or there is one.
 
-    Inputs with a default may be absent.
+    Inputs with a default may be absent. Raises FormatError for other names.
     """
     names = [o.name for o in model.inputs]
     needed = {o.name for o in model.inputs if o.default is None} or set(names)
     if needed <= arrays.keys():
         return [arrays[o.name] if o.name in arrays else as_input(o, None) for o in model.inputs]
-    if len(arrays) == len(names):
+    by_place = len(arrays) == 1 or all(map(_NUMBERED.fullmatch, arrays))
+    if by_place and len(arrays) == len(names):
         return list(arrays.values())
-    if len(arrays) == len(needed):
+    if by_place and len(arrays) == len(needed):
         rest = iter(arrays.values())
         return [next(rest) if o.default is None else as_input(o, None) for o in model.inputs]
     raise FormatError(

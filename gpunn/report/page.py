@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.resources import files
-from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from gpunn.comparison import figures
 from gpunn.comparison.result import Comparison, Layer
+from gpunn.files import replace_file
 from gpunn.report import answers, histograms, layers
 from gpunn.wording import counted, shortened
 
@@ -34,8 +34,8 @@ class Tile:
 
 
 def write_report(found: Comparison, path: str | os.PathLike[str]) -> None:
-    """Write html_report() to a file; OSError where that cannot be done."""
-    Path(path).write_text(html_report(found), encoding="utf-8", newline="\n")
+    """Write html_report() to a file, whole; OSError where that cannot be done."""
+    replace_file(path, html_report(found).encode())
 
 
 def html_report(found: Comparison) -> str:

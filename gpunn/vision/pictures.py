@@ -14,6 +14,7 @@ from gpunn.errors import FormatError
 from gpunn.files import open_regular
 from gpunn.types import Array
 
+_LIMIT = "at most {} are read (PIL.Image.MAX_IMAGE_PIXELS)"
 _PART = 1 << 20  # pixels that are converted at a time: all at once would take 32 bytes for each
 
 
@@ -40,6 +41,9 @@ def load_photo(path: str | os.PathLike[str]) -> Image.Image:
             raise FormatError(f"{path}: not a picture in a format that Pillow reads") from None
         except FormatError:
             raise
+        except Image.DecompressionBombError:  # of twice as many pixels, while Pillow opens a picture
+            limit = _LIMIT.format(Image.MAX_IMAGE_PIXELS)
+            raise FormatError(f"{path}: has too many pixels, {limit}") from None
         except Exception as error:  # Pillow's decoders raise whatever a damaged file leads them to
             raise FormatError(f"{path}: cannot be read as a picture: {error}") from error
 
@@ -52,9 +56,7 @@ def _expect_few_pixels(path: Path, image: Image.Image) -> None:
     if width * height > most:
         image.draft("RGB", (width // 2, height // 2))  # which only the decoder of JPEG can
     if image.width * image.height > most:
-        raise FormatError(
-            f"{path}: has {width} x {height} pixels, at most {most} are read (PIL.Image.MAX_IMAGE_PIXELS)"
-        )
+        raise FormatError(f"{path}: has {width} x {height} pixels, {_LIMIT.format(most)}")
 
 
 def eight_bit_rgb(image: Image.Image) -> Image.Image:

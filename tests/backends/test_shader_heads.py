@@ -12,9 +12,7 @@ from tests.resources import ROOT
 
 FOLDER = ROOT / "shaders"
 FILES = sorted(str(path.relative_to(FOLDER).with_suffix("")) for path in FOLDER.rglob("*.wgsl"))
-ACCESSOR = re.compile(
-    r"\b(?:load4|loadv|load|splat|int|word|store[4sv]|store|column4|row4)_(\w+)\("
-)
+ACCESSOR = re.compile(r"\b(?:load4|loadv|load|splat|int|word|store[4sv]|store|column4|row4)_(\w+)\(")
 KNOWN = """WGSL's own words:
     abs all any array atomicLoad atomicMax atomicStore bitcast builtin clamp countLeadingZeros dot extractBits
     floor for if insertBits

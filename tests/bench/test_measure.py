@@ -74,7 +74,7 @@ def test_bases_must_be_measured() -> None:
         pick_bases(("ncnn:3",), found)
 
 
-def test_what_failed_is_no_base_unless_it_is_a_peer_or_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_failed_is_no_base_unless_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def take_turns(jobs: Sequence[tuple[Result, object]], *_: object) -> None:
         for result, _job in jobs:
             result.failed = "" if result.entrant.peer == "gpunn-cpu" else "no adapter"
@@ -84,7 +84,7 @@ def test_what_failed_is_no_base_unless_it_is_a_peer_or_named(monkeypatch: pytest
     one = [gpunn.Preference.LOW_POWER]
     for given, peers, bases in (
         ((), (), ("gpunn-cpu/low-power",)),
-        ((), ("litert",), ("litert",)),
+        ((), ("litert",), ("gpunn-cpu/low-power",)),
         (("gpunn-webgpu",), (), ("gpunn-webgpu",)),
     ):
         found = measure.benchmark(vision.default_model(), preferences=one, peers=peers, bases=given)

@@ -31,7 +31,7 @@ def test_json(run: Run, gpu: str, hidden: tuple[str, ...]) -> None:
     document = run(
         "bench", MODEL, *SHORT, "--batch", 2, "--preferences", "sustained-speed", "--peers", "--json"
     ).json
-    assert document["bases"] == ["ncnn-vulkan", "litert"]
+    assert document["bases"] == ["litert"]
     results = {result["label"]: result for result in document["results"]}
     measured = ["gpunn-webgpu/sustained-speed x2", "gpunn-cpu/sustained-speed x2", "litert x2"]
     assert list(results) == measured + [f"{name} x2" for name in hidden]

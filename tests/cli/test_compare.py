@@ -83,6 +83,12 @@ def test_over_the_tolerance(run: Run) -> None:
     assert "output: output 'probabilities'" in outcome.out or "over its tolerance" in outcome.out
 
 
+def test_the_command_for_a_saved_layer_can_be_pasted(run: Run, tmp_path: Path) -> None:
+    case = tmp_path / "a case.npz"
+    args = ("compare", MODEL, "--random", 1, "--backends", "cpu", "--save-layer", 1, "--case", case)
+    assert f"layer 1 is in {case}: gpunn compare '{case}'" in run(*args).out
+
+
 def test_saved_layer_runs_by_itself(run: Run, tmp_path: Path) -> None:
     case = tmp_path / "case.npz"
     args = ("compare", MODEL, "--random", 1, "--backends", "cpu", "--save-layer", 1, "--case", case)

@@ -83,6 +83,15 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[int | None], None]
     return on
 
 
+@pytest.mark.parametrize("columns", [40, 20])
+def test_values_of_devices_are_readable_on_narrow_terminals(
+    run: Run, on_terminal: Callable[[int | None], None], columns: int
+) -> None:
+    on_terminal(columns)
+    lines = run("devices").out.splitlines()
+    assert {"backend: cpu", "driver: numpy", "kind: CPU"} <= {re.sub(r" \d.*", "", line) for line in lines}
+
+
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_commands_fit_the_terminal(

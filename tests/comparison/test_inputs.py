@@ -77,6 +77,12 @@ def test_arrays_by_name_in_order_and_stacked(tmp_path: Path) -> None:
         np.testing.assert_array_equal(sample.arrays[1], b)
 
 
+def test_arrays_of_other_names_could_be_exchanged(tmp_path: Path) -> None:
+    np.savez(tmp_path / "other.npz", first=np.float32([[1, 2]]), second=np.int32([4, 5, 6]))
+    with pytest.raises(gpunn.FormatError, match="holds first, second; the model's inputs are a, b"):
+        list(file_source(two_inputs(), [tmp_path / "other.npz"]).samples)
+
+
 def test_arrays_may_leave_out_inputs_with_a_default(tmp_path: Path) -> None:
     model = gpunn.Model("optional")
     inputs = (model.input("x", float32(2)), model.input("state", float32(3), default=5))
