@@ -42,7 +42,8 @@ class DeviceProperties:
     driver does not tell. parallel_invocations: how many invocations occupy the device, by the order of
     magnitude; kernels divide sums until so many invocations have work. software: whether the CPU does the
     device's work. gathers: whether software loads what its lanes want by one instruction. texels: whether it
-    loads four elements of a constant sooner from a texture than from a buffer.
+    loads four elements of a constant sooner from a texture than from a buffer. narrow_weights: whether
+    products whose rows a subgroup shares load weights by words of 32 bits, where others have 64.
     max_loop_iterations: the most that a kernel's loop_iterations may be, None if the driver does not count
     them.
     """
@@ -54,6 +55,7 @@ class DeviceProperties:
     software: bool = False
     gathers: bool = False
     texels: bool = False
+    narrow_weights: bool = False
     max_loop_iterations: int | None = None
 
     @property
@@ -62,7 +64,8 @@ class DeviceProperties:
 
         Lavapipe had a loop over its lanes for each word of a load or store. With half of them, MobileNet
         takes 4 to 7 % less time, and its tiles and strips compile up to a third quicker. Where it gathers
-        words, those of 32 bits take 4 to 25 % less time: 64 bits would need vectors of 512. Other software
+        words, those of 32 bits take 4 to 25 % less time: 64 bits would need vectors of 512. So they do in
+        some products (narrow_weights). Other software
         was not seen to have words of 64 bits, and GPUs load and store four words at once.
         """
         return self.software and not self.gathers and WIDE_WORDS in self.features

@@ -161,11 +161,11 @@ class Kernel:
     that the body leaves open; `unrolled`: most of its time passes in loops that are written out there.
     `pointwise`: its result element by element, where it has that form. `halves`: it has products in f16,
     which the shader's source enables. `index_bound`: software spends most of its time in finding places, and
-    its code is short. `rounded_up`: its last store of four may lie in its result's padding. For lowering:
-    `wide_words`, it loads and stores four elements as two words of 64 bits; `without_shifts`, it takes bytes
-    out of words by products of reals; `texels`, it loads fours of constants from textures. For planning:
-    `inlined`, its shader has the parameters as constants, so that kernels with other numbers have other
-    pipelines.
+    its code is short. `rounded_up`: its last store of four may lie in its result's padding. `narrow`: the
+    operand that wide_words leaves alone. For lowering: `wide_words`, it loads and stores four elements as two
+    words of 64 bits; `without_shifts`, it takes bytes out of words by products of reals; `texels`, it loads
+    fours of constants from textures. For planning: `inlined`, its shader has the parameters as constants, so
+    that kernels with other numbers have other pipelines.
     `reason` says why this body was chosen (gpunn inspect --plan).
     """
 
@@ -189,6 +189,7 @@ class Kernel:
     halves: bool = False
     index_bound: bool = False
     rounded_up: bool = False
+    narrow: str = ""
     wide_words: bool = False
     without_shifts: bool = False
     texels: bool = False

@@ -13,12 +13,12 @@ from gpunn.backends.webgpu.accessors import accessors
 from gpunn.backends.webgpu.bindings import Binding, variables
 from gpunn.backends.webgpu.device import open_device
 from gpunn.backends.webgpu.lower import lower
-from gpunn.backends.webgpu.properties import properties
-from gpunn.device import BASELINE, WIDE_WORDS, DeviceProperties
+from gpunn.backends.webgpu.properties import has_narrow_weights, properties
+from gpunn.device import BASELINE, SUBGROUPS, WIDE_WORDS, DeviceProperties
 from gpunn.graph.operation import Operation
 from gpunn.kernel import Kernel
 from gpunn.model import Model
-from gpunn.types import Array, DType, TensorType
+from gpunn.types import Array, DType, TensorType, float32
 
 WIDE = replace(BASELINE, software=True, features=frozenset({WIDE_WORDS}))
 GPU = replace(WIDE, software=False)
@@ -64,6 +64,41 @@ def test_software_with_such_words_binds_them(dtype: DType, device: DevicePropert
 def test_lavapipe_gathers_from_mesa_26_on(name: str, driver: str, gathers: bool) -> None:
     info = DeviceInfo(name, "webgpu", "CPU", driver, "Vulkan", {}, ())
     assert properties(info, [], {}, None).gathers == gathers
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+def test_weights_of_shared_rows_may_keep_their_words(narrow: bool) -> None:
+    features = frozenset({WIDE_WORDS, SUBGROUPS})
+    device = replace(WIDE, features=features, subgroup_sizes=(8, 8), narrow_weights=narrow)
+    model = Model()
+    filter = model.constant("w", np.ones((64, 1, 1, 64), np.float32))
+    model.output(*model.add("conv2d", [model.input("x", float32(1, 8, 8, 64)), filter], {}))
+    text = source(model.operations[0], device)
+    assert "subgroupBroadcast(" in text
+    assert ("w_data: array<vec4<f32>>" in text) == narrow
+    for name in ("x", "y", *(() if narrow else ("w",))):
+        assert f"{name}_data: array<vec2<u64>>" in text
+
+
+AVX512 = frozenset({"avx", "avx2", "avx512vl"})
+MESA_25 = "Mesa 25.0.7-2~bpo12+1 (LLVM 15.0.6)"
+
+
+@pytest.mark.parametrize(
+    ("name", "driver", "processor", "narrow"),
+    [
+        ("llvmpipe (LLVM 15.0.6, 256 bits)", MESA_25, AVX512 | {"sse4a"}, True),
+        ("llvmpipe (LLVM 15.0.6, 256 bits)", MESA_25, AVX512, False),
+        ("llvmpipe (LLVM 15.0.6, 256 bits)", MESA_25, frozenset({"avx", "avx2", "sse4a"}), False),
+        ("llvmpipe (LLVM 15.0.6, 256 bits)", "Mesa 22.3.6 (LLVM 15.0.6)", AVX512 | {"sse4a"}, False),
+        ("SwiftShader Device (Subzero)", "SwiftShader driver", AVX512 | {"sse4a"}, False),
+    ],
+)
+def test_weights_are_narrow_where_vectors_of_512_bits_take_long(
+    name: str, driver: str, processor: frozenset[str], narrow: bool
+) -> None:
+    info = DeviceInfo(name, "webgpu", "CPU", driver, "Vulkan", {}, ())
+    assert has_narrow_weights(info, processor) == narrow
 
 
 @pytest.mark.parametrize("dtype", [DType.FLOAT16, DType.INT16, DType.INT8, DType.INT64])

@@ -30,6 +30,7 @@ def properties(
     subgroup_sizes: tuple[int, int] | None,
 ) -> DeviceProperties:
     """Describe an adapter's device, opened with these features and limits, for kernel functions."""
+    processor = processor_features()
     return DeviceProperties(
         features=frozenset(features),
         limits=limits,
@@ -37,7 +38,8 @@ def properties(
         parallel_invocations=_PARALLEL.get(info.kind, _PARALLEL_OTHERWISE),
         software=info.kind == SOFTWARE,
         gathers=_gathers(info),
-        texels=loads_texels(info, processor_features()),
+        texels=loads_texels(info, processor),
+        narrow_weights=has_narrow_weights(info, processor),
         max_loop_iterations=LAVAPIPE_LOOP_ITERATIONS if _LAVAPIPE in info.name.lower() else None,
     )
 
@@ -68,6 +70,17 @@ def loads_texels(info: DeviceInfo, processor: frozenset[str]) -> bool:
         return True
     mesa = _mesa(info)
     return mesa is not None and mesa < _WITHOUT_STALLS and "avx" in processor and "avx512vl" not in processor
+
+
+def has_narrow_weights(info: DeviceInfo, processor: frozenset[str]) -> bool:
+    """Tell whether software multiplies sooner by weights in words of 32 bits than in words of 64.
+
+    Lavapipe does from Mesa 25 on, on AMD's processors with AVX-512, which have SSE4a as no others do. There
+    LLVM 15 keeps eight words of 64 bits in one vector of 512 bits, on a stack that is aligned to less. Mesa
+    22.3 aligns its stack.
+    """
+    mesa = _mesa(info)
+    return mesa is not None and mesa >= _WITHOUT_STALLS and {"sse4a", "avx512vl"} <= processor
 
 
 def _software_subgroup(name: str) -> tuple[int, int] | None:

@@ -125,7 +125,7 @@ def key_of(
     writes = (_write_binding(w, target(w, operation)) for w in kernel.writes)
     bindings = (*reads, *writes)
     if kernel.wide_words:
-        bindings = tuple(b._replace(wide=has_wide_words(b)) for b in bindings)
+        bindings = tuple(b._replace(wide=b.name != kernel.narrow and has_wide_words(b)) for b in bindings)
     packed = any(b.dtype in PACKED_TYPES for b in bindings)
     return ShaderKey(
         body=kernel.body,

@@ -318,6 +318,7 @@ def _tiles(
         reads=(),
         params={**grid, "DEPTH": deep, "M": rows, "N": channels, "N4": packed // 4, "DOWN": down},
         constants={"SPLITS": 1},
+        narrow="w" if device.narrow_weights else "",
         libraries=(tile.library, "broadcast_reals", *row_library(count * rows, channels)),
         reason=f"{reason}: {tile.rows} rows x {tile.channels} channels in registers, rows shared by {size} "
         "invocations",
