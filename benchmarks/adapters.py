@@ -12,6 +12,7 @@ their CPU time and the first answer relative to each library's. --chart draws th
 from __future__ import annotations
 
 import os
+from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -198,11 +199,24 @@ def draw(adapters: Mapping[str, Sequence[Compared]], peers: Sequence[str], path:
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
+def add_drivers(parser: ArgumentParser) -> None:
+    """Let a command line name drivers, for named_drivers()."""
+    parser.add_argument("--driver", action="append", default=[], metavar="NAME=ICD.json[:FOLDER]")
+
+
+def named_drivers(parser: ArgumentParser, given: Sequence[str]) -> list[Driver]:
+    """Return the system's drivers and those that a command line names; end it for other words."""
+    try:
+        return [Driver(SYSTEM, {}), *map(Driver.of, given)]
+    except ValueError as error:
+        parser.error(f"--driver should be NAME=ICD.json[:FOLDER], got {error}")
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print a table for each adapter, and draw the chart."""
     parser = command("adapters", __doc__)
     parser.add_argument("models", nargs="+", metavar="MODEL")
-    parser.add_argument("--driver", action="append", default=[], metavar="NAME=ICD.json[:FOLDER]")
+    add_drivers(parser)
     parser.add_argument("--backend", choices=BACKENDS, default="webgpu")
     parser.add_argument("--preference", choices=PREFERENCE_NAMES, default="fast-single-answer")
     parser.add_argument("--batch", default="1", metavar="N,N,...", help="numbers of samples in one run")
@@ -216,10 +230,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.chart:
         check_plot(options.chart)
-    try:
-        drivers = [Driver(SYSTEM, {}), *map(Driver.of, options.driver)]
-    except ValueError as error:
-        parser.error(f"--driver should be NAME=ICD.json[:FOLDER], got {error}")
+    drivers = named_drivers(parser, options.driver)
     try:
         batches = [int(count) for count in options.batch.split(",")]
     except ValueError:

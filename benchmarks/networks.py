@@ -203,7 +203,7 @@ NETWORKS: Mapping[str, Callable[[], bytes]] = {
 def made(name: str) -> bytes | None:
     """Return the file of the network NAME, or NAME_int8; None if there is none of this name.
 
-    Raises ImportError if it is NAME_int8 and ai-edge-quantizer is not installed.
+    Raises SystemExit if it is NAME_int8 and ai-edge-quantizer is not installed.
     """
     network = NETWORKS.get(name.removesuffix(INT8))
     if network is None:
@@ -213,8 +213,11 @@ def made(name: str) -> bytes | None:
 
 def quantized(file: bytes) -> bytes:
     """Return a float32 network in int8, with the ranges that normal inputs give."""
-    from ai_edge_quantizer.quantizer import Quantizer  # takes a second, and only these networks need it
-    from ai_edge_quantizer.recipe import static_wi8_ai8
+    try:  # takes a second, and only these networks need it
+        from ai_edge_quantizer.quantizer import Quantizer
+        from ai_edge_quantizer.recipe import static_wi8_ai8
+    except ImportError:
+        raise SystemExit(f"NAME{INT8} needs ai-edge-quantizer: pip install 'gpunn[bench]'") from None
 
     rng, shapes = np.random.default_rng(SEED), [tensor.type.shape for tensor in gpunn.load(file).inputs]
     samples = [

@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import gpunn
-from benchmarks.adapters import SYSTEM, Driver
+from benchmarks.adapters import Driver, add_drivers, named_drivers
 from benchmarks.command import command, program
 from benchmarks.networks import INT8, written
 from benchmarks.preferences import BASE, Row
@@ -65,14 +65,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure all pairs on each driver and print."""
     parser = command("twins", __doc__)
     parser.add_argument("pairs", nargs="+", metavar="PAIR")
-    parser.add_argument("--driver", action="append", default=[], metavar="NAME=ICD.json[:FOLDER]")
+    add_drivers(parser)
     parser.add_argument("--rounds", type=int, default=12, metavar="N")
     parser.add_argument("--markdown", action="store_true", help="print Markdown")
     options = parser.parse_args(arguments)
-    try:
-        drivers = [Driver(SYSTEM, {}), *map(Driver.of, options.driver)]
-    except ValueError as error:
-        parser.error(f"--driver should be NAME=ICD.json[:FOLDER], got {error}")
+    drivers = named_drivers(parser, options.driver)
     described = Conditions.now().described()
     with TemporaryDirectory() as folder:
         pairs = [files(pair, Path(folder)) for pair in options.pairs]

@@ -113,6 +113,8 @@ class LocalCompilation(Compilation):
 
     def reset_state(self, values: Mapping[str, Array] | None = None) -> None:
         """Give variables their initial values, or other ones; see Compilation."""
+        if values is not None and not isinstance(values, Mapping):
+            raise ModelError(f"values must be a mapping of variables' names to arrays, got {values!r:.80}")
         types = {v.name: v.type for v in self.model.variables}
         for name, value in (values or {}).items():
             if name not in types:

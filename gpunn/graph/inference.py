@@ -100,7 +100,10 @@ def inferred(definition: Op, call: Call) -> tuple[TensorType, ...]:
             raise
         given = ", ".join(f"{name}={value!r}" for name, value in call.attrs.items())
         raise ModelError(f"{call.where}: attributes do not fit ({error}): {given}") from error
-    return tuple(map(_plain, types if isinstance(types, tuple) else (types,)))
+    found = types if isinstance(types, tuple) else (types,)
+    if not all(isinstance(type, TensorType) for type in found):
+        raise ModelError(f"{call.where}: its rule must return TensorTypes, got {types!r}")
+    return tuple(map(_plain, found))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

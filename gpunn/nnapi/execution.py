@@ -93,7 +93,7 @@ class Execution:
         if not compilation.valid:
             bad("the compilation is invalid: its finish() failed, or it has been closed")
         self._compilation = compilation
-        self._started = False
+        self._started, self._starting = False, make_lock()
         self._inputs: dict[int, _Argument] = {}
         self._outputs: dict[int, _Argument] = {}
         self._shapes: tuple[Shape, ...] = ()
@@ -181,8 +181,10 @@ class Execution:
             _expect_shapes(self._shapes, outputs)
             _check_inputs(translation, binding)
 
-        outcome = self._compilation.start(binding, check)
-        self._started = True
+        with holding(self._starting):
+            self._expect_open("start_compute")
+            outcome = self._compilation.start(binding, check)
+            self._started = True
         targets = [_target(a, shape) for a, shape in zip(outputs, self._shapes, strict=True)]
         return Event(lambda: _complete(outcome, targets))
 

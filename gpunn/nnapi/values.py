@@ -68,6 +68,8 @@ def as_array(value: Any, type: OperandType, what: str, *, write: bool = False) -
         if buffer.nbytes != type.nbytes:
             bad(f"{what} must have {type.nbytes} bytes as {type}, got {buffer.nbytes}")
         array = np.frombuffer(buffer, type.type.numpy).reshape(type.dimensions)
+    elif write:
+        bad(f"{what} must be an array or a bytes-like object to write to, got {value!r:.80}")
     else:
         array = _numbers(value, type, what)
     if array.shape != type.dimensions and not (array.size == 1 and not type.dimensions):
@@ -111,7 +113,7 @@ def _numbers(value: Any, type: OperandType, what: str) -> Array:
     try:
         found = np.asarray(value)
         exact = np.can_cast(found.dtype, np.float64, "same_kind") and found.dtype.kind in "biuf"
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             array: Array = found.astype(type.type.numpy) if exact else found
     except (TypeError, ValueError, OverflowError, RuntimeWarning):
         bad(f"{what} must be numbers, got {value!r}")

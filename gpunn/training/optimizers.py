@@ -14,6 +14,8 @@ from typing import ClassVar
 from gpunn.arguments import expect_number
 from gpunn.ops.gradient import Symbol
 
+_MOST = 2.0**128  # where float32 ends
+
 Changed = tuple[Symbol, tuple[Symbol, ...]]  # the next value of a weight, and those of its moments
 
 
@@ -97,5 +99,5 @@ Optimizer = SGD | Adam
 
 
 def check_rate(rate: float) -> None:
-    """Raise ModelError unless a number can be a learning rate."""
-    expect_number("a learning rate", rate)
+    """Raise ModelError unless a number can be a learning rate, which is float32."""
+    expect_number("a learning rate", rate, _MOST)

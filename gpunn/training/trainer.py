@@ -12,7 +12,7 @@ import numpy as np
 from gpunn.arguments import expect_function, expect_integer, expect_list, expect_model
 from gpunn.closing import Closing
 from gpunn.compilation.base import Compilation
-from gpunn.errors import DivergenceError, ModelError
+from gpunn.errors import DeviceError, DivergenceError, ModelError
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
 from gpunn.graph.reshape import as_input, as_numbers
@@ -99,6 +99,7 @@ class Trainer(Closing):
         self._prepared: dict[tuple[Shape, ...], _Prepared] = {}
         self._last: tuple[Shape, ...] | None = None
         self._steps = 0
+        self._closed = False
 
     def step(self, inputs: Any, target: Any, *, learning_rate: float | None = None) -> float:
         """Change the weights by one mini-batch; return the loss before the change.
@@ -109,8 +110,9 @@ class Trainer(Closing):
         output's shape without the axis. learning_rate: for this step, instead of the optimiser's.
 
         Raises ModelError for arrays of other shapes or dtypes, for an empty mini-batch and for a learning
-        rate out of range; DivergenceError if the loss is not finite.
+        rate out of range; DivergenceError if the loss is not finite; DeviceError after close().
         """
+        self._expect_open()
         rate = self._optimizer.learning_rate if learning_rate is None else learning_rate
         check_rate(rate)
         arrays = self._arrays(inputs)
@@ -121,7 +123,7 @@ class Trainer(Closing):
         given = [as_input(o, a) for o, a in zip(operands[:count], arrays, strict=True)]
         given.append(self._target(operands[count], target))
         if shapes != self._last and self._last is not None:
-            prepared.compiled.reset_state(self._prepared[self._last].compiled.variables())
+            prepared.compiled.reset_state(self._taken_over(prepared.compiled.model))
         scalars = self._optimizer.values(self._steps + 1, rate)
         found = float(np.reshape(prepared.compiled(*given, *map(np.float32, scalars)), ()))
         self._last, self._steps = shapes, self._steps + 1
@@ -184,14 +186,25 @@ class Trainer(Closing):
         return made
 
     def close(self) -> None:
-        """Free what is on the device; model() and weights() raise DeviceError afterwards."""
+        """Free what is on the device; step(), model() and weights() raise DeviceError afterwards."""
+        self._closed = True
         for prepared in self._prepared.values():
             prepared.compiled.close()
 
     def _state(self) -> Mapping[str, Array]:
+        self._expect_open()
         if self._last is None:
-            return {weight.name: weight.value for weight in self._weights}
+            return {weight.name: weight.value.copy() for weight in self._weights}
         return self._prepared[self._last].compiled.variables()
+
+    def _taken_over(self, model: Graph) -> Mapping[str, Array]:
+        """Return the weights and moments; of the model's own state what has the same shape in a step."""
+        shapes = {variable.name: variable.type.shape for variable in model.variables}
+        return {name: value for name, value in self._state().items() if value.shape == shapes.get(name)}
+
+    def _expect_open(self) -> None:
+        if self._closed:
+            raise DeviceError("this trainer has been closed")
 
     def _arrays(self, inputs: Any) -> list[Array]:
         """Return the model's inputs in order, as arrays of any shape."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +42,12 @@ def test_int8_networks_have_litert_s_bits(tmp_path: Path) -> None:
     x = np.random.default_rng(1).integers(-128, 128, model.inputs[0].type.shape).astype(np.int8)
     with model.compile("cpu") as compiled:
         np.testing.assert_array_equal(compiled(x), litert_run(file, [x])[0])
+
+
+def test_int8_networks_say_what_they_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ai_edge_quantizer.quantizer", None)
+    with pytest.raises(SystemExit, match="NAME_int8 needs ai-edge-quantizer"):
+        networks.main([str(tmp_path), "vit_block_int8"])
 
 
 def test_unknown_names_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from threading import Thread
 from typing import Any
 
 import numpy as np
 import pytest
 
+from gpunn.errors import NnapiError, ResultCode
 from gpunn.nnapi import Compilation, Execution, Memory, Model, OperandCode, OperandType, OperationCode
 from tests.nnapi.builder import BAD_DATA, BAD_STATE, NULL, X, Y, compiled, empty, expect, relu, tensor
 
@@ -109,6 +112,8 @@ def test_outputs_must_be_writable_and_contiguous(execution: Execution) -> None:
     for buffer in (frozen, bytes(24), empty(3, 2).T, empty(2, 6)[:, ::2]):
         with expect(BAD_DATA, "writable"):
             execution.set_output(0, buffer)
+    with expect(BAD_DATA, "must be an array or a bytes-like object to write to"):
+        execution.set_output(0, [[1, 2, 3], [4, 5, 6]])
     with expect(BAD_DATA, "written"):
         execution.set_output_from_memory(0, Memory.from_array(frozen), 0, 24)
 
@@ -173,3 +178,30 @@ def test_an_execution_may_start_after_a_refused_start(execution: Execution) -> N
     with expect(BAD_DATA, "overlaps"):
         execution.start_compute()
     check_answer(execution)
+
+
+def test_of_several_threads_one_starts_an_execution(
+    execution: Execution, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, codes = Compilation.start, []
+
+    def slow(*arguments: Any) -> Any:
+        time.sleep(0.05)  # in which all have asked
+        return start(*arguments)
+
+    def ask() -> None:
+        try:
+            execution.start_compute().wait()
+            codes.append(ResultCode.NO_ERROR)
+        except NnapiError as error:
+            codes.append(error.code)
+
+    monkeypatch.setattr(Compilation, "start", slow)
+    execution.set_input(0, X)
+    execution.set_output(0, empty(2, 3))
+    threads = [Thread(target=ask) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(codes) == sorted([ResultCode.NO_ERROR, BAD_STATE, BAD_STATE])

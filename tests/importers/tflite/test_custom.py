@@ -168,6 +168,9 @@ def test_mistakes_in_a_custom_operator_are_named() -> None:
         load(custom_file(None), multiply_by)
     with pytest.raises(ModelError, match="has no attribute size"):
         load(custom_file(bytes(flexbuffers.Dumps({"size": 1}))), scaled_sinh)
+    for rule in (lambda call: None, lambda call: [call.x], lambda call: "float32"):
+        with pytest.raises(ModelError, match="its rule must return TensorTypes, got"):
+            load(custom_file(None), op(rule, name="wrong")(lambda x: x))
     wrong = op(like, name="wrong")(lambda x: x[:, :2])
     with (
         load(custom_file(None), wrong).compile(backend="cpu") as compiled,
