@@ -42,7 +42,8 @@ def matches(wanted: str | int, number: int, info: DeviceInfo, count: int) -> boo
         return int(text) == number
     if text.isdecimal():  # a model number such as 4090, not some digits of a version
         return isinstance(wanted, str) and text in re.findall(r"[\d.]+", info.name)
-    return text == info.pci_id or (isinstance(wanted, str) and text in info.name.lower())
+    named = isinstance(wanted, str) and bool(text.strip()) and text in info.name.lower()
+    return text == info.pci_id != "" or named
 
 
 def rank(kind: str, low_power: bool) -> int:

@@ -20,9 +20,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gpunn.arguments import expect_integer
 from gpunn.backends import fork
 from gpunn.backends.processors import free_processors
-from gpunn.errors import DeviceError, ModelError
+from gpunn.errors import DeviceError
 from gpunn.graph.operation import Operation
 
 # Below so many additions and multiplications an operation runs on one thread. Measured with two: products of
@@ -150,8 +151,7 @@ def choose_threads(threads: int | None, shared_loops: bool = False) -> int | Non
             return None
         stated = any(os.environ.get(name) for name in VARIABLES)
         return max(1, found.get()) if stated else min(free_processors(), max(1, found.get()))
-    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
-        raise ModelError(f"threads must be a whole number from 1, or None, got {threads!r}")
+    threads = expect_integer("threads", threads, 1)
     if library() is None and not shared_loops:
         raise DeviceError(f"threads={threads} has no effect: numpy's BLAS library takes no number of threads")
     return threads

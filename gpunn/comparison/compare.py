@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from numbers import Real
@@ -39,11 +39,11 @@ from gpunn.errors import ModelError
 from gpunn.files import expect_writable
 from gpunn.graph.operation import Operation
 from gpunn.graph.pixels import GivenNumbers, given_scale
+from gpunn.graph.reshape import by_name
 from gpunn.importers import Source as File
 from gpunn.machine import describe_machine, versions
 from gpunn.model import Model, load
 from gpunn.progress import Progress, untold
-from gpunn.types import Array
 from gpunn.vision import known_classes
 
 RANDOM_SAMPLES = 4  # if no inputs are given
@@ -74,8 +74,9 @@ def compare(
     inputs.
 
     inputs: None for RANDOM_SAMPLES seeded random samples in the inputs' ranges (`seed`); a number for that
-    many random samples; an array, or a sequence of samples, each an array or a tuple of arrays in the order
-    of the model's inputs; or a path, or a sequence of paths: photos, folders of photos, .npy and .npz files.
+    many random samples; a sample, or a sequence of samples, each an array, a tuple of arrays in the order of
+    the model's inputs, or a mapping of arrays by name; or a path, or a sequence of paths: photos, folders of
+    photos, .npy and .npz files.
     truth: a folder of photos whose names state their classes; these run too, and their accuracy is counted.
     labels: the class names of a classifier, by default the model's, or else those of `other`; with labels, a
     model with inputs other than photos also counts as a classifier. mean, std: see `gpunn classify`; refused
@@ -222,7 +223,8 @@ def _source(
     seed: int,
 ) -> Source:
     """Make the samples for the argument `inputs` of compare()."""
-    wanted: Any = [inputs] if isinstance(inputs, (str, os.PathLike, np.ndarray)) else inputs
+    alone = isinstance(inputs, (str, os.PathLike, np.ndarray, Mapping))
+    wanted: Any = [inputs] if alone else inputs
     if wanted is None and truth is None:
         wanted = RANDOM_SAMPLES
     count = integer(wanted)
@@ -239,9 +241,10 @@ def _source(
     return Source("arrays", _array_samples(model, given), len(given))
 
 
-def _array_samples(model: Model, given: Sequence[Array | tuple[Array, ...]]) -> Iterator[Sample]:
+def _array_samples(model: Model, given: Sequence[Any]) -> Iterator[Sample]:
     for number, item in enumerate(given):
-        arrays = item if isinstance(item, tuple) else (item,)
+        arrays = by_name(model, item) if isinstance(item, Mapping) else item
+        arrays = arrays if isinstance(arrays, (tuple, list)) else (arrays,)
         yield array_sample(model, arrays, f"sample {number}")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from gpunn.comparison.exact import evaluations, run_exact, start
 from gpunn.graph.bodies import with_graphs
+from gpunn.graph.exchange import replace_inputs
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.graph.parts import OpenBody, Part, parts
@@ -15,7 +16,6 @@ from gpunn.graph.structure import structure
 from gpunn.ops.op import as_tuple
 from gpunn.passes import optimise
 from gpunn.passes.relax import relax
-from gpunn.passes.rewrite import replace_inputs
 from gpunn.types import Array
 
 

@@ -13,7 +13,7 @@ from gpunn.compilation.event import Event, results_in_order, single
 from gpunn.errors import ModelError
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operation
-from gpunn.graph.reshape import as_input
+from gpunn.graph.reshape import as_input, by_name
 from gpunn.kernel import Kernel
 from gpunn.planning.partition import Placement, appended, prepended
 from gpunn.types import Array
@@ -117,16 +117,14 @@ class Compilation(Closing):
         RunTimeoutError is raised. What has been handed to a GPU is computed to its end, but not waited for.
         Variables keep their values, unless the run's last part has been handed to a GPU.
         """
-        names = [i.name for i in self.model.inputs]
-        needed = {i.name for i in self.model.inputs if i.default is None}
         if not isinstance(inputs, Mapping):
+            names = [i.name for i in self.model.inputs]
             raise ModelError(f"run() takes a mapping of the inputs {names}, got {type(inputs).__name__}")
-        if len({*names}) < len(names) or not needed <= {*inputs} <= {*names}:
-            raise ModelError(f"the model's inputs are {names}, got {[*inputs]}")
+        given = by_name(self.model, inputs)
         outputs = dict.fromkeys(self.model.outputs)
         if len({o.name for o in outputs}) < len(outputs):
             raise ModelError(f"run() cannot name the outputs {[o.name for o in outputs]}: call the model")
-        results = self.answer(self._arrays([inputs.get(n) for n in names]), timeout=timeout)
+        results = self.answer(self._arrays(given), timeout=timeout)
         return {o.name: r for o, r in zip(self.model.outputs, results, strict=True)}
 
     def predict(self, inputs: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpunn.arguments import expect_flag
+from gpunn.arguments import expect_flag, expect_integer
 from gpunn.backends.adapter import SOFTWARE, DeviceInfo
 from gpunn.backends.base import DeviceMemory
 from gpunn.backends.blas import choose_threads
@@ -67,8 +67,8 @@ def compile_model(
         raise ModelError(f"model {model.name!r} has no outputs")
     purpose, relaxed = purpose_of(preference), expect_flag("relaxed", relaxed)
     limit = device_memory_limit
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
-        raise ModelError(f"device_memory_limit must be a number of bytes or None, got {limit!r}")
+    if limit is not None:
+        limit = expect_integer("device_memory_limit", limit, 0)
     return undisturbed(partial(_compiled, model, backend, purpose, relaxed, device, threads, limit))
 
 

@@ -14,6 +14,7 @@ from gpunn.graph.operation import Operand, Operation
 from gpunn.ops.op import as_tuple
 from gpunn.types import Array, TensorType
 
+STATED = ("name", "labels", "classes", "pixel_scale", "scoring", "warnings", "limits")  # beside operands
 Run = Callable[[Operation, Sequence[Array | None]], tuple[Array, ...]]
 
 
@@ -40,15 +41,14 @@ def complete(
 
 def like(graph: Graph) -> Graph:
     """Return a graph without operands that has all else that a file states of another one."""
-    return Graph(
-        graph.name,
-        labels=graph.labels,
-        classes=graph.classes,
-        pixel_scale=graph.pixel_scale,
-        scoring=graph.scoring,
-        warnings=graph.warnings,
-        limits=graph.limits,
-    )
+    return stating(Graph(), graph)
+
+
+def stating(made: Graph, graph: Graph) -> Graph:
+    """Let a graph say of itself what another one says, and return it."""
+    for name in STATED:
+        setattr(made, name, getattr(graph, name))
+    return made
 
 
 def repeat(graph: Graph, made: Graph, new: dict[Operand, Operand]) -> None:

@@ -131,6 +131,8 @@ class Operation:
         numpy.errstate().
         """
         call, compute = self.call(), self._computation()
+        if self.custom is not None:
+            compute = _protected(compute)
         guards = [guard for guard, _ in self.guarded]
         if not guards:
             return compute
@@ -306,6 +308,19 @@ class Operation:
         except ValueNeededError:
             return True
         return False
+
+
+def _protected(compute: Evaluation) -> Evaluation:
+    """Return a computation that cannot write to its inputs: they may be a caller's, and others read them."""
+
+    def protected(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        views = [None if v is None else np.asarray(v).view() for v in inputs]
+        for view in views:
+            if view is not None:
+                view.flags.writeable = False
+        return compute(views)
+
+    return protected
 
 
 def custom_of(definition: Op) -> Op | None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
-from gpunn.errors import GpunnError, ModelError
-from gpunn.graph.complete import complete
+from gpunn.errors import GpunnError, ModelError, UnsupportedError
+from gpunn.graph.complete import complete, stating
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
+from gpunn.graph.trained import changed_constants, with_changes
 from gpunn.strings import as_strings
 from gpunn.types import Array, DType, OpenShape, Shape
 
@@ -39,10 +41,25 @@ def _as_shape(name: str, shape: Sequence[int]) -> Shape:
 
 
 def rebuilt(model: Graph, shapes: Sequence[Shape]) -> Graph:
-    """Return the model for inputs of these shapes: its template completed, or its operations repeated."""
+    """Return the model for inputs of these shapes: its template completed, or its operations repeated.
+
+    A model that was trained is completed from its file's template, and has the trained constants again.
+    """
+    source = model.trained_from
+    if source is not None:
+        with suppress(UnsupportedError):  # if it was changed otherwise, its operations are all that is known
+            changes = changed_constants(source, model)
+            made = _completed(source, shapes)
+            trained = stating(with_changes(made, source, changes), model)
+            trained.trained_from = made
+            return trained
+    return _completed(model, shapes)
+
+
+def _completed(model: Graph, shapes: Sequence[Shape]) -> Graph:
     types = [i.type.with_shape(shape) for i, shape in zip(model.inputs, shapes, strict=True)]
-    made = complete(model.template or model, types)
-    made.template, made.trained_from = model.template, model.trained_from
+    made = stating(complete(model.template or model, types), model)
+    made.template = model.template
     return made
 
 
@@ -62,6 +79,18 @@ def as_input(operand: Operand, value: Any) -> Array:
         return _as_input(operand, value)
     except MemoryError as error:
         raise ModelError(f"input {operand.name!r}: out of memory: {error}") from error
+
+
+def by_name(model: Graph, inputs: Mapping[str, Any]) -> list[Any]:
+    """Return values that are given by the names of inputs in the order of these, None for what has a default.
+
+    Raises ModelError for names that are missing or unknown, and for inputs that cannot be told by their name.
+    """
+    names = [i.name for i in model.inputs]
+    needed = {i.name for i in model.inputs if i.default is None}
+    if len({*names}) < len(names) or not needed <= {*inputs} <= {*names}:
+        raise ModelError(f"the model's inputs are {names}, got {[*inputs]}")
+    return [inputs.get(name) for name in names]
 
 
 def _fits(operand: Operand, value: Any) -> bool:

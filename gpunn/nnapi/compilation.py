@@ -57,6 +57,7 @@ class Compilation(Closing):
         self.preference = PreferenceCode.FAST_SINGLE_ANSWER
         self.finished = False
         self.valid = False
+        self.closed = False
         self._translation = model.translation
         self._translations: LendingCache[_Key, Translation] = LendingCache(MAX_TRANSLATIONS, _leave)
         self._kept: LendingCache[Structure, Specialisation] = LendingCache(MAX_SPECIALISATIONS, _close)
@@ -67,11 +68,12 @@ class Compilation(Closing):
         self.preference = expect_code("the preference", preference, PreferenceCode)
 
     def finish(self) -> None:
-        """Return compile. May be called once.
+        """Compile the model. May be called once.
 
         A model that is fully specified is compiled now. One that waits for dimensions, or for inputs that are
         attributes or may be omitted, is compiled by the first execution that brings them. Raises OP_FAILED
-        with every operation that cannot be run, or when the device fails; OUT_OF_MEMORY.
+        with every operation that cannot be run, or when the device fails; OUT_OF_MEMORY; BAD_STATE after
+        close().
         """
         self._expect_open("finish")
         self.finished = True
@@ -93,7 +95,7 @@ class Compilation(Closing):
 
     def close(self) -> None:
         """Free the device memory. Executions that have been started run to their end, others do not start."""
-        self.valid = False
+        self.valid, self.closed = False, True
         self._kept.close()
         self._translations.close()
 
@@ -138,8 +140,9 @@ class Compilation(Closing):
         return Specialisation(translation, compiled)
 
     def _expect_open(self, call: str) -> None:
-        if self.finished:
-            raise NnapiError(ResultCode.BAD_STATE, f"{call}: the compilation has been finished")
+        if self.finished or self.closed:
+            done = "finished" if self.finished else "closed"
+            raise NnapiError(ResultCode.BAD_STATE, f"{call}: the compilation has been {done}")
 
 
 def _leave(translation: Translation) -> None:

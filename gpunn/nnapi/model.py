@@ -48,6 +48,7 @@ class Model:
         if integer(feature_level) not in tuple(FeatureLevelCode):
             known = ", ".join(str(int(level)) for level in FeatureLevelCode)
             bad(f"feature_level must be one of {known}, got {feature_level!r}")
+        expect_kind("the name", name, str)
         self.name = name
         self.feature_level = FeatureLevelCode(feature_level)
         self._operands: list[GraphOperand] = []

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from gpunn.graph.exchange import replace_inputs, replace_outputs
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Unsupported
 from gpunn.ops.expansion import Expand, Tensor
-from gpunn.passes.rewrite import replace_inputs, replace_outputs
 from gpunn.types import Array, DType, Quantization, TensorType
 
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from gpunn.graph.bodies import with_bodies
+from gpunn.graph.exchange import replace_inputs
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Lifetime, Operand, Operation
 from gpunn.ops.elementwise.quantize import dequantize
-from gpunn.passes.rewrite import replace_inputs
 from gpunn.types import DType
 
 # A small file can ask for huge constants (a pad, a broadcast), so there is a limit to what is kept:

@@ -13,6 +13,7 @@ import numpy as np
 
 from gpunn.errors import ModelError
 from gpunn.graph.bodies import with_graphs
+from gpunn.graph.exchange import replace_inputs
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.graph.parts import OpenBody
@@ -20,7 +21,7 @@ from gpunn.graph.prepared import PreparedGraph
 from gpunn.graph.reshape import rebuilt
 from gpunn.ops.control import while_loop
 from gpunn.passes.prune import prune_unread
-from gpunn.passes.rewrite import replace_inputs, with_changes
+from gpunn.passes.rewrite import with_changes
 from gpunn.types import Array, DType
 
 MAX_COUNTED = 1 << 14  # rounds that are counted when a model is compiled, at about 10 us each

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from gpunn.graph.exchange import replace_inputs, replace_outputs
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Lifetime, Operand, Operation
 from gpunn.ops.movement.basic import concat
 from gpunn.ops.movement.repeat import broadcast_to
 from gpunn.ops.movement.strided_slice import selection, strided_slice
-from gpunn.passes.rewrite import replace_inputs, replace_outputs
 
 
 def prune_unread(model: Graph) -> Graph:

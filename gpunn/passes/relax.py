@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from gpunn.graph.exchange import replace_inputs, replace_outputs
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Lifetime, Operand, Operation
-from gpunn.passes.rewrite import replace_inputs, replace_outputs
 from gpunn.types import Array, DType
 
 LEAST, MOST = float(np.finfo(np.float16).smallest_normal), float(np.finfo(np.float16).max)

@@ -1,4 +1,4 @@
-"""Helpers of passes: exchange operands, absorb operations with one reader, go into bodies."""
+"""Helpers of passes: absorb operations with one reader, go into bodies."""
 
 from __future__ import annotations
 
@@ -6,30 +6,15 @@ import functools
 import operator
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from gpunn.errors import ModelError
 from gpunn.graph.bodies import with_bodies
+from gpunn.graph.exchange import replace_inputs
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 
 # The operation that computes an operand, where nobody else reads that and it is no result of the model.
 Private = Callable[[Operand | None], Operation | None]
-
-
-def replace_inputs(operation: Operation, exchange: Mapping[Operand, Operand]) -> Operation:
-    """Return the operation with other operands as inputs."""
-    if not exchange or not any([i in exchange for i in operation.inputs if i is not None]):
-        return operation
-    inputs = tuple([None if i is None else exchange.get(i, i) for i in operation.inputs])
-    return replace(operation, inputs=inputs)
-
-
-def replace_outputs(operation: Operation, exchange: Mapping[Operand, Operand]) -> Operation:
-    """Return the operation with other operands as outputs."""
-    if not exchange or not any([o in exchange for o in operation.outputs]):
-        return operation
-    return replace(operation, outputs=tuple(exchange.get(o, o) for o in operation.outputs))
 
 
 def single(operation: Operation) -> tuple[Graph, tuple[Operand, ...]]:

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from gpunn.graph.exchange import replace_inputs
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.ops.control import while_loop
 from gpunn.ops.elementwise.select import select
-from gpunn.passes.rewrite import replace_inputs
 from gpunn.types import DType, TensorType
 
 DECISION = TensorType(DType.BOOL, ())

@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from gpunn.graph.consumers import consumers
+from gpunn.graph.exchange import replace_inputs
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.ops.filter import FILTER
-from gpunn.passes.rewrite import replace_inputs
 from gpunn.passes.scale import MAX_SCALED_BYTES, change_of, changed_layer, output_axis
 from gpunn.types import Array
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gpunn.errors import ModelError, UnsupportedError
+from gpunn.graph.exchange import replace_inputs
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Lifetime, Operand, Operation
 from gpunn.ops.check import FLOATS
 from gpunn.ops.gradient import Backward, Symbol, operand_gradients
 from gpunn.passes.expand import GraphExpansion, written
-from gpunn.passes.rewrite import replace_inputs
 from gpunn.types import DType
 
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from gpunn.arguments import expect_flag, expect_list, expect_model
 from gpunn.errors import ModelError
+from gpunn.graph.exchange import replace_inputs
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
 from gpunn.model import Model
-from gpunn.passes.rewrite import replace_inputs
 from gpunn.training.differentiate import differentiate
 
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpunn.errors import ModelError
+from gpunn.graph.exchange import with_operands
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
 from gpunn.ops.gradient import Symbol
 from gpunn.passes.expand import GraphExpansion
-from gpunn.passes.rewrite import replace_inputs
 from gpunn.training.differentiate import differentiate
 from gpunn.training.losses import cross_entropy, cross_entropy_with_logits, mean_squared_error
 from gpunn.training.optimizers import Optimizer
@@ -78,21 +78,6 @@ class Loss:
         return mean_squared_error(graph, predicted, target)
 
 
-def place_in(model: Graph, place: tuple[int, int], source: Graph) -> tuple[int, int]:
-    """Return where a place in `source` is in a model of the same file, which may have other operations.
-
-    For inputs of other shapes, arrays go between the models of a pipeline through other operations. Raises
-    ModelError if the operations of the same origin are others.
-    """
-    number, index = place
-    origin = source.operations[number].origin
-    alike = [[k for k, o in enumerate(g.operations) if o.origin == origin] for g in (source, model)]
-    ops = [[g.operations[k].op for k in found] for g, found in zip((source, model), alike, strict=True)]
-    if not origin or ops[0] != ops[1]:
-        raise ModelError(f"the model has other operations {origin or 'of no file'}")
-    return alike[1][alike[0].index(number)], index
-
-
 def weights_of(model: Graph, chosen: Iterable[str | Operand]) -> tuple[Weight, ...]:
     """Return the weights that are chosen: constants or their names.
 
@@ -144,10 +129,7 @@ def with_values(model: Graph, weights: Iterable[Weight], values: Mapping[str, Ar
     for weight in weights:
         operand = weight.operand_of(model)
         exchange[operand] = model.constant(operand.name, values[weight.name], operand.type)
-    changed = model.with_operations(replace_inputs(o, exchange) for o in model.operations)
-    changed.outputs = [exchange.get(o, o) for o in changed.outputs]
-    changed.updates = {v: exchange.get(o, o) for v, o in changed.updates.items()}
-    return changed
+    return with_operands(model, exchange)
 
 
 def with_values_of(model: Graph, operands: Sequence[Operand], values: Sequence[Array]) -> Graph:
@@ -162,7 +144,7 @@ def loss_graph(model: Graph, weights: Sequence[Weight], loss: Loss) -> tuple[Gra
     for weight in weights:
         operand = weight.operand_of(model)
         exchange[operand] = model.constant(weight.name, weight.value, operand.type)
-    graph = model.with_operations(replace_inputs(o, exchange) for o in model.operations)
+    graph = with_operands(model, exchange)
     found = loss.add(graph)
     graph.outputs = [found]
     return graph, tuple(exchange.values())

@@ -15,7 +15,8 @@ from gpunn.compilation.base import Compilation
 from gpunn.errors import DeviceError, DivergenceError, ModelError
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
-from gpunn.graph.reshape import as_input, as_numbers
+from gpunn.graph.reshape import as_input, as_numbers, by_name
+from gpunn.graph.trained import place_in
 from gpunn.model import Model
 from gpunn.training.optimizers import SGD, Adam, Optimizer, check_rate
 from gpunn.training.step import (
@@ -23,7 +24,6 @@ from gpunn.training.step import (
     Loss,
     first_not_finite,
     loss_graph,
-    place_in,
     step_graph,
     weights_of,
     with_values,
@@ -210,11 +210,8 @@ class Trainer(Closing):
         """Return the model's inputs in order, as arrays of any shape."""
         names = [i.name for i in self._model.inputs]
         if isinstance(inputs, Mapping):
-            optional = (i for i in self._model.inputs if i.default is not None)
-            inputs = {**inputs, **{i.name: as_input(i, None) for i in optional if i.name not in inputs}}
-            if {*inputs} != {*names}:
-                raise ModelError(f"the model's inputs are {names}, got {[*inputs]}")
-            inputs = [inputs[name] for name in names]
+            given = zip(self._model.inputs, by_name(self._model, inputs), strict=True)
+            inputs = [as_input(i, None) if value is None else value for i, value in given]
         elif isinstance(inputs, np.ndarray) or (len(names) == 1 and not isinstance(inputs, tuple)):
             inputs = [inputs]
         arrays = [as_numbers(name, value) for name, value in zip(names, inputs, strict=False)]
@@ -239,15 +236,18 @@ class Trainer(Closing):
         """Return the step for inputs of these shapes."""
         if shapes not in self._prepared:
             model, names = self._model, [i.name for i in self._model.inputs]
+            given = ", ".join(str([*shape]) for shape in shapes)
             if shapes != tuple(i.type.shape for i in model.inputs):
-                model = model.reshaped(dict(zip(names, shapes, strict=True)))
+                try:
+                    model = model.reshaped(dict(zip(names, shapes, strict=True)))
+                except ModelError as error:
+                    raise ModelError(f"the model does not take inputs of shapes {given}: {error}") from error
             weights, loss = self._weights, self._loss
             if [o.op for o in model.operations] != [o.op for o in self._model.operations]:
                 try:
                     weights = tuple(replace(w, place=place_in(model, w.place, self._model)) for w in weights)
                     loss = replace(loss, place=place_in(model, loss.place, self._model))
                 except ModelError as error:
-                    given = ", ".join(str([*shape]) for shape in shapes)
                     what = f"inputs of shapes {given} need other operations: train a reshaped() model"
                     raise ModelError(what) from error
             forward, _ = loss_graph(model, weights, loss)

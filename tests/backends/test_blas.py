@@ -207,8 +207,13 @@ def test_the_default_number(
 
 @pytest.mark.parametrize("threads", [0, -1, True, 1.0, "2"])
 def test_wrong_numbers(threads: Any, backend: str) -> None:
-    with pytest.raises(ModelError, match="threads must be a whole number from 1, or None, got"):
+    with pytest.raises(ModelError, match="threads must be an integer of 1 or more, got"):
         products(SMALL).compile(backend, threads=threads)
+
+
+def test_numbers_of_numpy(backend: str) -> None:
+    with products(SMALL).compile(backend, threads=np.int64(1), device_memory_limit=np.int64(1 << 30)):  # type: ignore[arg-type]
+        pass
 
 
 def test_a_library_that_takes_no_number(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -277,6 +277,12 @@ def test_several_inputs_and_outputs() -> None:
     found = gpunn.compare(model, [tuple(pair), tuple(pair[::-1])], ["cpu"])
     assert [o.name for o in found.pairs[0].outputs] == ["sum", "difference"]
     assert found.ok and found.pairs[0].agreement is None
+    named = {"b": pair[1], "a": pair[0]}
+    for samples in (named, [named, tuple(pair)]):
+        by_name = gpunn.compare(model, samples, ["cpu"]).pairs[0].outputs[1]
+        assert by_name.reference.max_abs == 1 and by_name.metrics.identical
+    with pytest.raises(gpunn.ModelError, match="inputs are \\['a', 'b'\\], got \\['a'\\]"):
+        gpunn.compare(model, {"a": pair[0]}, ["cpu"])
 
 
 def test_state_and_strings(backend: str) -> None:

@@ -38,7 +38,7 @@ def test_a_device_matches(wanted: str | int) -> None:
     assert matches(wanted, 0, SOME, 2)
 
 
-@pytest.mark.parametrize("wanted", [1, "1", "80", "8", 3080, "10de:2205", "radeon"])
+@pytest.mark.parametrize("wanted", [1, "1", "80", "8", 3080, "10de:2205", "radeon", "", " "])
 def test_another_device_does_not_match(wanted: str | int) -> None:
     assert not matches(wanted, 0, SOME, 2)
 

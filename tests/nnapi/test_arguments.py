@@ -35,6 +35,7 @@ OTHER_KINDS: dict[str, Callable[[Model], Any]] = {
     "outputs": lambda m: m.identify_inputs_and_outputs([0], 1),
     "relaxation": lambda m: m.relax_computation_float32_to_float16("no"),
     "a model's level": lambda m: Model(feature_level=np.zeros(3)),  # type: ignore[arg-type]
+    "a model's name": lambda m: Model(5),  # type: ignore[arg-type]
     "a file instead of a model": lambda m: from_model("model.tflite"),  # type: ignore[arg-type]
 }
 

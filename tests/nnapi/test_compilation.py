@@ -56,6 +56,15 @@ def test_a_finished_compilation_cannot_be_modified() -> None:
         compilation.finish()
 
 
+def test_a_closed_compilation_cannot_be_finished() -> None:
+    compilation = Compilation(relu(2), backend="cpu")
+    compilation.close()
+    with expect(BAD_STATE, "finish: the compilation has been closed"):
+        compilation.finish()
+    with expect(BAD_STATE, "closed"):
+        compilation.set_preference(PreferenceCode.LOW_POWER)
+
+
 def test_unknown_backends_and_devices() -> None:
     with expect(BAD_DATA, "backend"):
         Compilation(relu(2), backend="tpu")

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from gpunn.graph.exchange import replace_inputs
 from gpunn.graph.operation import Operand
 from gpunn.model import Model
-from gpunn.passes.rewrite import replace_inputs
 from gpunn.types import Array, Shape, float32
 from tests import evaluator
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import gpunn
-from gpunn.types import float32
+from gpunn.training.step import with_values_of
+from gpunn.types import Array, float32
 from tests.resources import shared
+from tests.training.test_saving import chain
 
 X, TARGET = np.float32([[1, 2], [3, 4]]), np.float32([[1], [2]])
+DIGITS = np.random.default_rng(1).random((3, 28, 28), np.float32)
 
 
 def counting() -> gpunn.Model:
@@ -63,24 +68,72 @@ def test_a_closed_trainer_stays_closed(steps: int) -> None:
     trainer.close()
 
 
-def test_mini_batches_of_other_sizes_have_a_state_of_their_own(backend: str) -> None:
-    """The state of a recurrent layer has a row for each sample; weights are taken over."""
-    model = gpunn.load(shared("models/tflite/mnist_lstm.tflite"))
+def lstm_trainer(model: gpunn.Model, backend: str) -> gpunn.Trainer:
     (last,) = (o for o in model.operations if o.op == "fully_connected")
-    x = np.random.default_rng(1).random((3, 28, 28), np.float32)
-    with gpunn.Trainer(
+    return gpunn.Trainer(
         model,
         loss="cross_entropy",
         optimizer=gpunn.SGD(0.1),
-        trainable=[last.inputs[1]],
+        trainable=[w for w in last.inputs[1:2] if w is not None],
         backend=backend,
-    ) as trainer:
-        trainer.step(x[:2], [1, 2])
+    )
+
+
+def test_mini_batches_of_other_sizes_have_a_state_of_their_own(backend: str) -> None:
+    """The state of a recurrent layer has a row for each sample; weights are taken over."""
+    with lstm_trainer(gpunn.load(shared("models/tflite/mnist_lstm.tflite")), backend) as trainer:
+        trainer.step(DIGITS[:2], [1, 2])
         before = trainer.weights()[0]
-        trainer.step(x[2:], [3], learning_rate=0)
+        trainer.step(DIGITS[2:], [3], learning_rate=0)
         np.testing.assert_array_equal(trainer.weights()[0], before)
-        trainer.step(x[:2], [1, 2])
+        trainer.step(DIGITS[:2], [1, 2])
         assert np.any(trainer.weights()[0] != before)
+
+
+@pytest.mark.parametrize("more", [False, True])
+def test_a_trained_model_takes_inputs_of_other_shapes(tmp_path: Path, more: bool) -> None:
+    """As its file does once it is saved, also with operations whose attributes and state have the shape."""
+    source = gpunn.load(shared("models/tflite/mnist_lstm.tflite"))
+    shapes = {source.inputs[0].name: DIGITS.shape}
+    with lstm_trainer(source, "cpu") as trainer:
+        trainer.step(DIGITS[:2], [1, 2])
+        made = trainer.model()
+    if more:
+        with lstm_trainer(made, "cpu") as trainer:
+            trainer.step(DIGITS, [1, 2, 3])
+            made = trainer.model()
+    made.save(tmp_path / "made.tflite")
+    made.name = "mine"
+    assert made.reshaped(shapes).name == "mine"
+    made.reshaped(shapes).save(tmp_path / "reshaped.tflite")
+    assert (tmp_path / "reshaped.tflite").read_bytes() == (tmp_path / "made.tflite").read_bytes()
+    saved = gpunn.load(tmp_path / "made.tflite")
+    models = source, saved, made, made.reshaped(shapes), pickle.loads(pickle.dumps(made))
+    untrained, expected, *found = [m.compile("cpu", shapes=shapes)(DIGITS) for m in models]
+    assert np.any(expected != untrained)
+    for result in found:
+        np.testing.assert_array_equal(result, expected)
+
+
+def test_a_trained_model_that_was_changed_is_reshaped_by_its_operations() -> None:
+    source = gpunn.load(chain())
+    bias = source.operations[0].inputs[2]
+    assert bias is not None and bias.value is not None
+    made = gpunn.Model.of(with_values_of(source, [bias], [bias.value + 1]))
+    made.trained_from = source
+    made.outputs = [*made.add("neg", [made.outputs[0]])]
+    reshaped = made.reshaped({made.inputs[0].name: (4, 2)})
+    assert [o.op for o in reshaped.operations] == [o.op for o in made.operations]
+    assert reshaped.outputs[0].type.shape == (4, *made.outputs[0].type.shape[1:])
+
+
+@pytest.mark.parametrize("x", [X[:, :1], X[0]], ids=["columns", "rank"])
+def test_mini_batches_that_the_model_does_not_take(x: Array) -> None:
+    with (
+        trainer_of(counting()) as trainer,
+        pytest.raises(gpunn.ModelError, match=r"does not take inputs of shapes \[2.*: batch_matmul: "),
+    ):
+        trainer.step(x, TARGET)
 
 
 @pytest.mark.parametrize("wrong", [5, [], [("total", X[:, :1])], X], ids=repr)

@@ -16,7 +16,8 @@ import numpy as np
 
 from gpunn.errors import UnsupportedError
 from gpunn.graph.graph import Graph
-from gpunn.importers.common.rewriting import Changed, changed_constants, read_alike
+from gpunn.graph.trained import Changed, changed_constants
+from gpunn.importers.common.rewriting import read_alike
 from gpunn.importers.coreml.chunks import NO_CHUNKS
 from gpunn.importers.coreml.file import model_of, networks_in
 from gpunn.importers.coreml.messages import Message, model_class

@@ -11,7 +11,8 @@ import numpy.typing as npt
 from gpunn.errors import UnsupportedError
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
-from gpunn.importers.common.rewriting import changed_constants, read_alike
+from gpunn.graph.trained import changed_constants
+from gpunn.importers.common.rewriting import read_alike
 from gpunn.importers.tflite.context import Context
 from gpunn.importers.tflite.file import TfliteFile
 from gpunn.importers.tflite.model_file import opened

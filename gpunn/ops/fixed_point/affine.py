@@ -38,7 +38,7 @@ def dequantize(stored: Array, type: TensorType) -> Array:
 
     stored: an array of the type's shape, or one that broadcasts to it. type: for example that of an output,
     model.outputs[0].type. An array whose type has no quantisation is returned unchanged. Raises ModelError
-    for what is no array of numbers or does not fit the type.
+    for what is no array of numbers or does not fit the type, and for scales below 0 or not finite.
     """
     quantization = _quantization_of(type)
     if quantization is None:
@@ -58,24 +58,30 @@ def quantize(real: Array, type: TensorType) -> Array:
     They are the nearest, halves away from zero, and clamped to the dtype. real: an array of the type's shape,
     or one that broadcasts to it; NaN becomes the zero point. type: for example that of an input,
     model.inputs[0].type. An array whose type has no quantisation is returned unchanged. Raises ModelError for
-    what is no array of numbers or does not fit the type.
+    what is no array of numbers or does not fit the type, for scales that are not above 0 and finite, and for
+    zero points that the dtype cannot hold.
     """
     quantization = _quantization_of(type)
     if quantization is None:
         return real
+    low, high = LIMITS.get(type.dtype, (1, 0))
+    if 0 in quantization.scale or not all([low <= zero <= high for zero in quantization.zero_point]):
+        raise ModelError(f"{quantization} do not quantise {type}")
     real = _fitting(real, quantization, type)
     scale, zero = _along(quantization, type)
     scaled = np.nan_to_num(real.astype(np.float64) / scale, nan=0.0)
-    low, high = LIMITS[type.dtype]
     stored: Array = np.clip(round_half_away(scaled) + zero, low, high).astype(type.dtype.numpy)
     return stored
 
 
 def _quantization_of(type: Any) -> Quantization | None:
-    """Return the quantisation of a type; raise ModelError for what is no type."""
+    """Return the quantisation of a type; raise ModelError for what is no type, and for wrong scales."""
     if not isinstance(type, TensorType):
         raise ModelError(f"the type must be a gpunn.TensorType, got {type!r}")
-    return type.quantization
+    found = type.quantization
+    if found is not None and not all([scale == 0 or is_scale(scale) for scale in found.scale]):
+        raise ModelError(f"{found} do not quantise {type}: scales are float32 of 0 or more")
+    return found
 
 
 def _fitting(values: Any, quantization: Quantization, type: TensorType) -> Array:

@@ -35,6 +35,13 @@ def scaled_sinh(x: Array, *, gain: float = 1.0) -> Array:
     return np.asarray(np.sinh(x) * x.dtype.type(gain))
 
 
+@op(like)
+def overwriting(x: Array) -> Array:
+    """Zeros, written to the operand."""
+    x[...] = 0
+    return x
+
+
 def _double_kernel(call: Call) -> Kernel:
     return elementwise(call, "p.factor * x", {"factor": float(call["factor"])})
 
@@ -159,6 +166,15 @@ def test_a_custom_operator_of_a_published_file() -> None:
     with model.compile(backend="cpu") as compiled:
         assert compiled(x).shape == model.outputs[0].type.shape
     assert [o.op for o in model.operations].count("scaled_sinh") == 1
+
+
+def test_operands_of_a_custom_operator_cannot_be_written(backend: str) -> None:
+    model = gpunn.Model("overwriting")
+    model.output(*model.add(overwriting, [model.input("x", ROW)]))
+    x = X.copy()
+    with model.compile(backend) as compiled, pytest.raises(ValueError, match="read-only"):
+        compiled(x)
+    np.testing.assert_array_equal(x, X)
 
 
 def test_mistakes_in_a_custom_operator_are_named() -> None:

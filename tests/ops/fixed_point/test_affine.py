@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -113,6 +114,22 @@ def test_quantize_rounds_clamps_and_undoes_dequantize() -> None:
     every = TensorType(DType.INT8, (256,), Quantization((0.125,), (-3,)))
     stored = np.arange(-128, 128).astype(np.int8)
     assert np.array_equal(quantize(dequantize(stored, every), every), stored)
+
+
+@pytest.mark.parametrize("scales", [(-1.0,), (math.nan,), (math.inf,), (1.0, -1.0)], ids=str)
+def test_scales_of_no_tensor(scales: tuple[float, ...]) -> None:
+    kind = TensorType(DType.INT8, (2,), Quantization(scales, (0,)))
+    for convert in (quantize, dequantize):
+        with pytest.raises(ModelError, match="do not quantise int8"):
+            convert(np.int8([1, 2]), kind)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "scale", "zero"), [(DType.INT8, 0.0, 0), (DType.UINT8, 1.0, -1), (DType.FLOAT32, 1.0, 0)]
+)
+def test_reals_that_cannot_be_quantised(dtype: DType, scale: float, zero: int) -> None:
+    with pytest.raises(ModelError, match="do not quantise"):
+        quantize(np.float32([1, 2]), TensorType(dtype, (2,), Quantization((scale,), (zero,))))
 
 
 def test_stored_integers_broadcast_to_the_type() -> None:
